@@ -6,7 +6,7 @@ in the log at once, so that no later load restores them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,10 +21,10 @@ from broker.internal_log.store import InternalStore, KeyValue
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import CommittedOffset, group_key, offset_key, offset_value
 from kafkawire.ids import TopicPartition
-from kafkawire.sentinels import NO_OFFSET
+from kafkawire.sentinels import ACKS_ALL, ACKS_LEADER, NO_OFFSET
 
-MAX_TOMBSTONES: Final = 5_000
-"""Limit for one batch: some hundred kB, below any sensible `max.message.bytes`."""
+MAX_TOMBSTONE_BYTES: Final = 256 * 1024
+"""Limit for the keys of one batch, below any sensible `max.message.bytes`."""
 
 MAX_EARLY_DELETIONS: Final = 10_000
 """Limit of the deletions that are remembered for one load, which may fail for days."""
@@ -198,9 +198,11 @@ class GroupCommits:
             # A group without a generation was never written.
             if group.generation_id > 0:
                 tombstones.append((group_key(group_id), None))
-        for begin in range(0, len(tombstones), MAX_TOMBSTONES):
-            part = tombstones[begin : begin + MAX_TOMBSTONES]
-            self._append(group, part, partial(_note_removal, group_id, len(part)))
+        for batch in _batches(tombstones):
+            # They need no in-sync followers, as in Kafka: the deletion is answered as done, and a
+            # topic that is created again must not begin at the old offset.
+            on_stored = partial(_note_removal, group_id, len(batch))
+            self._append(group, batch, on_stored, acks=ACKS_LEADER)
         if group.state is DEAD:
             self._registry.remove(group)
 
@@ -209,10 +211,27 @@ class GroupCommits:
         group: Group,
         records: Iterable[KeyValue],
         on_stored: Callable[[ErrorCode, int], None],
+        *,
+        acks: int = ACKS_ALL,
     ) -> None:
         partition = self._registry.partition_of(group)
         epoch = self._registry.leaderships.epoch(partition)
-        self._store.append(partition, epoch, records, on_stored)
+        self._store.append(partition, epoch, records, on_stored, acks=acks)
+
+
+def _batches(tombstones: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
+    """Divide tombstones into batches of up to `MAX_TOMBSTONE_BYTES`."""
+    batch: list[KeyValue] = []
+    size_bytes = 0
+    for tombstone in tombstones:
+        key_bytes = len(tombstone[0])
+        if batch and size_bytes + key_bytes > MAX_TOMBSTONE_BYTES:
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(tombstone)
+        size_bytes += key_bytes
+    if batch:
+        yield batch
 
 
 def _note_removal(group_id: str, record_count: int, error: ErrorCode, offset: int) -> None:

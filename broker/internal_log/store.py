@@ -25,7 +25,8 @@ from storage.log.log import AppendInfo
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 OnStored: TypeAlias = Callable[[ErrorCode, int], None]
-"""Called once, with an error of the log (NONE: replicated) and the first record's offset.
+"""Called once, with an error of the log (NONE: in the log, with acks=all
+also replicated) and the first record's offset.
 
 The offset is NO_OFFSET if the records are not in the log.
 """
@@ -89,8 +90,13 @@ class InternalStore:
         records: Iterable[KeyValue],
         on_stored: OnStored,
         transaction: Transaction | None = None,
+        *,
+        acks: int = ACKS_ALL,
     ) -> None:
         """Append `records` as one batch; `on_stored` may be called before this returns.
+
+        With other `acks` than ACKS_ALL the write needs no in-sync followers, and is reported at
+        once.
 
         Records that cannot be encoded, which an iterator may detect here, are reported like a batch
         that the log refuses.
@@ -114,7 +120,7 @@ class InternalStore:
             return
         base_offset = local.log_end_offset
         try:
-            info = self._replicas.append(key, batch, ACKS_ALL, now_ms, transaction=checks)
+            info = self._replicas.append(key, batch, acks, now_ms, transaction=checks)
         except ApiError as error:
             # If only the flush has failed, the next load finds the records.
             is_in_log = local.log_end_offset > base_offset
@@ -124,6 +130,9 @@ class InternalStore:
             return
         if transaction is not None:
             transaction.on_appended(info.base_offset)
+        if acks != ACKS_ALL:
+            on_stored(ErrorCode.NONE, info.base_offset)
+            return
         offsets = Offset(info.base_offset), Offset(info.last_offset)
         self._hold(key, leader_epoch, offsets, on_stored)
 

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from broker.groups import commits
-from broker.groups.commits import GroupCommits
+from broker.groups.commits import MAX_TOMBSTONE_BYTES, GroupCommits
 from broker.groups.group import Group
 from broker.groups.rebalance import GroupLimits
 from broker.groups.registry import GroupRegistry
@@ -14,7 +14,7 @@ from broker.internal_log.store import InternalStore, KeyValue
 from kafkawire.errors import ErrorCode
 from kafkawire.group_records import CommittedOffset, offset_key
 from kafkawire.ids import LeaderEpoch, TopicPartition
-from kafkawire.sentinels import NO_OFFSET
+from kafkawire.sentinels import ACKS_ALL, NO_OFFSET
 
 GROUP, P0, P1 = "g", TopicPartition("t", 0), TopicPartition("t", 1)
 OUTSIDE = ("", None, -1)
@@ -22,11 +22,15 @@ RETENTION_MS = 1_000
 
 
 class FakeStore:
-    """A log whose appends end with `error`; nothing is appended unless `is_appending`."""
+    """A log whose appends end with `error`; nothing is appended unless `is_appending`.
+
+    Only appends that wait for no follower succeed if it `lacks_replicas`.
+    """
 
     def __init__(self) -> None:
         self.records: list[KeyValue] = []
-        self.error, self.is_appending = ErrorCode.NONE, True
+        self.batches: list[list[KeyValue]] = []
+        self.error, self.is_appending, self.lacks_replicas = ErrorCode.NONE, True, False
 
     def append(
         self,
@@ -34,11 +38,17 @@ class FakeStore:
         leader_epoch: LeaderEpoch,
         records: Iterable[KeyValue],
         on_stored: Callable[[ErrorCode, int], None],
+        *,
+        acks: int = ACKS_ALL,
     ) -> None:
         del partition, leader_epoch
+        if self.lacks_replicas and acks == ACKS_ALL:
+            on_stored(ErrorCode.NOT_ENOUGH_REPLICAS, NO_OFFSET)
+            return
         position = len(self.records) if self.is_appending else NO_OFFSET
         if self.is_appending:
-            self.records += records
+            self.batches.append(list(records))
+            self.records += self.batches[-1]
         on_stored(self.error, position)
 
 
@@ -77,6 +87,41 @@ class World:
     def log_holds(self, partition: TopicPartition) -> bool:
         """Whether a load of the log would find an offset."""
         return dict(self.store.records).get(offset_key(GROUP, partition)) is not None
+
+
+def delete_group(commits: GroupCommits) -> None:
+    assert commits.delete_group(GROUP) is ErrorCode.NONE
+
+
+def delete_offsets(commits: GroupCommits) -> None:
+    assert commits.delete_offsets(GROUP, [P0]) == {P0: ErrorCode.NONE}
+
+
+def delete_topic(commits: GroupCommits) -> None:
+    commits.on_partitions_deleted([P0])
+
+
+@pytest.mark.parametrize("delete", [delete_group, delete_offsets, delete_topic])
+def test_offsets_are_deleted_although_too_few_replicas_are_in_sync(
+    delete: Callable[[GroupCommits], None],
+) -> None:
+    """As in Kafka: a topic of that name would begin at the stale offset."""
+    world = World()
+    world.commit(P0)
+    world.store.lacks_replicas = True
+    delete(world.commits)
+    assert not world.log_holds(P0), "the next coordinator would find the offset"
+
+
+def test_tombstones_with_long_names_are_written_in_several_batches() -> None:
+    """One batch of them would exceed `max.message.bytes`."""
+    world = World()
+    partitions = [TopicPartition("t" * 249, index) for index in range(5_000)]
+    world.commit(*partitions)
+    delete_group(world.commits)
+    batches = world.store.batches[1:]
+    assert sum(map(len, batches)) == len(partitions)
+    assert max(sum(len(key) for key, _ in batch) for batch in batches) <= MAX_TOMBSTONE_BYTES
 
 
 def test_deleted_group_leaves_no_commit_that_was_replicated_too_late() -> None:

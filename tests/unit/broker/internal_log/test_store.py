@@ -14,6 +14,7 @@ from kafkawire.group_records import CommittedOffset, offset_key, offset_value
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.internal_topic import OFFSETS_TOPIC
 from kafkawire.records import read_records
+from kafkawire.sentinels import ACKS_ALL, ACKS_LEADER
 from storage.config.log_config import LogConfig
 from storage.errors import OutOfFilesError
 from tests.unit.broker import replicas
@@ -52,11 +53,12 @@ class Writes:
         partition: int = 0,
         records: Iterable[KeyValue] = RECORDS,
         transaction: Transaction | None = None,
+        acks: int = ACKS_ALL,
     ) -> None:
         def note(error: ErrorCode, offset: int) -> None:
             self.results.append((error, offset))
 
-        self._store.append(partition, epoch, records, note, transaction)
+        self._store.append(partition, epoch, records, note, transaction, acks=acks)
 
 
 async def test_write_without_other_replicas_succeeds_at_once(world: World) -> None:
@@ -168,3 +170,12 @@ async def test_write_is_refused_with_too_few_in_sync_replicas(world: World) -> N
     world.replicate_to(min_insync_replicas=2)
     writes.append()
     assert writes.results == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+
+
+async def test_write_that_waits_for_no_follower_needs_no_in_sync_replicas(world: World) -> None:
+    writes = Writes(world)
+    world.replicate_to(B2, min_insync_replicas=3)
+    writes.append(acks=ACKS_LEADER)
+    assert writes.results == [(ErrorCode.NONE, 0)]
+    assert world.log.log_end_offset == len(RECORDS)
+    assert not world.purgatory.waiting.operation_count

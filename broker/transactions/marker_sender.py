@@ -46,7 +46,7 @@ MAX_DELETED: Final = 10_000
 
 log = structlog.get_logger(__name__)
 
-OnMarker = Callable[[Ending, TopicPartition], None]
+OnMarker = Callable[[Outgoing, TopicPartition], None]
 
 
 class MarkerSender:
@@ -242,7 +242,7 @@ class MarkerSender:
             return
         if ending.remaining == {topic_partition}:
             del self._live[ending]
-        self._on_marker(ending, topic_partition)
+        self._on_marker(outgoing, topic_partition)
 
     def _forget(self, is_dropped: Callable[[Outgoing], bool]) -> None:
         self._queues.drop(is_dropped)

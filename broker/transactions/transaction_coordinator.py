@@ -446,7 +446,7 @@ class TransactionCoordinator:
         def records() -> Iterator[KeyValue]:
             yield transaction_key(transactional_id), transaction_value(change.record)
 
-        partition = self._leaderships.partition_of(transactional_id)
+        partition = self.registry.partition_of(transaction)
         self._append(partition, records(), partial(self._on_stored, transaction, change))
 
     def _append(
@@ -478,14 +478,12 @@ class TransactionCoordinator:
     def _send_markers(self, transaction: Transaction, ending: Ending) -> None:
         if transaction not in self.registry:
             return
-        partition = self._leaderships.partition_of(transaction.transactional_id)
+        partition = self.registry.partition_of(transaction)
         self.sender.send(Outgoing(ending, partition, self._leaderships.first_epoch(partition)))
 
-    def _on_marker(self, ending: Ending, topic_partition: TopicPartition) -> None:
-        try:
-            found = self.registry.find(ending.transactional_id)
-        except ApiError:
-            return
+    def _on_marker(self, outgoing: Outgoing, topic_partition: TopicPartition) -> None:
+        ending = outgoing.ending
+        found = self.registry.get(outgoing.coordinator_partition, ending.transactional_id)
         if found is not None:
             found.on_marker(ending, topic_partition, self._now_ms())
             self._settle(found)

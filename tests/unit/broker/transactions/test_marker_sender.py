@@ -143,8 +143,8 @@ class World:
         self.held.append((reply, request))
         return reply
 
-    def _on_marker(self, ending: Ending, partition: TopicPartition) -> None:
-        ending.remaining.discard(partition)
+    def _on_marker(self, outgoing: Outgoing, partition: TopicPartition) -> None:
+        outgoing.ending.remaining.discard(partition)
         self.done.append(partition)
 
 

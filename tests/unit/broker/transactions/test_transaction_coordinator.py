@@ -1,6 +1,7 @@
 """The coordinator between its log, its clock and its requests, with one real partition."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from broker.cluster.metadata_cache import TopicState
 from broker.cluster.producer_ids import ProducerIds
 from broker.config.group_keys import GroupKeys
 from broker.network.reply import Reply
@@ -34,7 +36,8 @@ from kafkawire.transaction_records import (
     transaction_value,
 )
 from tests.unit.broker import replicas
-from tests.unit.broker.replicas import B2, NOW_MS, World, turn
+from tests.unit.broker.metadata import partition_state, put_topics
+from tests.unit.broker.replicas import B1, B2, NOW_MS, World, turn
 from tests.waiting import until
 
 KEY = TopicPartition(TRANSACTIONS_TOPIC, 0)
@@ -64,7 +67,7 @@ class FakeSender:
     def finish(self) -> None:
         for outgoing in self.sent:
             for partition in list(outgoing.ending.remaining):
-                self.on_marker(outgoing.ending, partition)
+                self.on_marker(outgoing, partition)
 
 
 class FakeIds:
@@ -164,7 +167,7 @@ def world_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Wo
 
 @asynccontextmanager
 async def staged(world: World, **keys: int) -> AsyncIterator[Stage]:
-    config = GroupKeys(transaction_state_log_num_partitions=1, **keys)  # type: ignore[arg-type]
+    config = GroupKeys(**{"transaction_state_log_num_partitions": 1, **keys})  # type: ignore[arg-type]
     with ThreadPoolExecutor(1) as executor:
         stage = Stage(world, executor, config)
         yield stage
@@ -285,6 +288,44 @@ async def test_loaded_decision_waits_until_it_is_replicated(world_of: WorldOf) -
         await until(lambda: bool(stage.sender.sent))
         [outgoing] = stage.sender.sent
         assert (outgoing.ending.producer, outgoing.coordinator_epoch) == (ProducerIdentity(7, 3), 0)
+
+
+def learn_partitions(world: World) -> None:
+    """Let the metadata arrive, by which the topic has one partition."""
+    states = {0: partition_state(0, B1, B1)}
+    put_topics(
+        world.metadata,
+        [TopicState(name=TRANSACTIONS_TOPIC, topic_id=uuid.uuid4(), partitions=states)],
+    )
+
+
+async def test_decision_that_is_loaded_before_the_metadata_is_carried_out(
+    world_of: WorldOf,
+) -> None:
+    """Until they arrive the configured number of partitions counts, which may be another one."""
+    world = world_of()
+    put(world, TransactionStatus.PREPARE_COMMIT)
+    async with staged(world, transaction_state_log_num_partitions=50) as stage:
+        stage.lead()
+        await until(lambda: not stage.coordinator.registry.leaderships.is_loading)
+        [outgoing] = stage.sender.sent
+        assert outgoing.coordinator_partition == 0
+        stage.sender.finish()
+        learn_partitions(world)
+        assert stage.status is TransactionStatus.COMPLETE_COMMIT
+
+
+async def test_open_transaction_that_is_loaded_before_the_metadata_times_out(
+    world_of: WorldOf,
+) -> None:
+    world = world_of()
+    put(world, TransactionStatus.ONGOING, NOW_MS - 60_000)
+    async with staged(world, transaction_state_log_num_partitions=50) as stage:
+        stage.lead()
+        await until(lambda: not stage.coordinator.registry.leaderships.is_loading)
+        learn_partitions(world)
+        await stage.coordinator.abort_timed_out()
+        assert stage.status is TransactionStatus.PREPARE_ABORT
 
 
 async def test_end_is_repeated_while_the_next_coordinator_loads(world_of: WorldOf) -> None:

@@ -52,6 +52,24 @@ def test_transaction_is_added_and_removed_by_identity() -> None:
     assert registry.find("id") is None
 
 
+def test_transaction_stays_in_its_partition_although_another_number_of_them_becomes_known() -> None:
+    """As when the metadata arrive after the load: until then the configured number counts."""
+    held, counts = transaction(), [50]
+    registry = TransactionRegistry(lambda: counts[-1])
+    registry.leaderships.lead(3, E1)
+    registry.activate(3, [held])
+    assert registry.leaderships.partition_of("id") != 3, "otherwise the test proves nothing"
+    for count in (50, 100):
+        counts.append(count)
+        assert held in registry
+        assert registry.partition_of(held) == 3
+        assert registry.get(3, "id") is held
+    registry.remove(held)
+    assert held not in registry
+    assert registry.get(3, "id") is None
+    assert registry.resign(3) == []
+
+
 def test_id_must_not_be_empty() -> None:
     registry, _ = active()
     assert code_of(registry, "") is ErrorCode.INVALID_REQUEST

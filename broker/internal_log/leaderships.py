@@ -53,7 +53,8 @@ class Leaderships:
     def lead(self, partition: int, leader_epoch: LeaderEpoch) -> bool:
         """Note a leadership; return whether the partition has to be loaded.
 
-        A leader that only gets a newer epoch knows the partition's state already.
+        A leader that only gets the next epoch knows the partition's state already. After a jump of
+        epochs, in which another broker may have led, it is to resign first.
         """
         self._epochs[partition] = max(leader_epoch, self._epochs.get(partition, leader_epoch))
         if partition in self._states:

@@ -21,7 +21,11 @@ class LeadershipListener(Protocol):
         """Handle the start of a leadership here, in another epoch than before."""
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
-        """Handle the end of a leadership; also called for partitions that were not led here."""
+        """Handle the end of a leadership; also called for partitions that were not led here.
+
+        A leadership also ends when this broker gets an epoch that is not the next one: another
+        broker may have led in between. The start of the new one follows.
+        """
 
 
 class PartitionEvents:

@@ -116,11 +116,15 @@ class Replica:
         # In memory: the checkpoint is written with the first batch. Batches carry their epochs, and
         # after a crash an epoch without batches is not needed.
         self.log.leader_epochs.assign(leadership.leader_epoch, self.log.log_end_offset)
-        if self.leadership is None or leadership.leader_epoch > self.leader_epoch + 1:
+        if self.leadership is None or self.may_have_missed_leader(leadership.leader_epoch):
             # Another leader may have ended transactions meanwhile.
             self._guards = None
         self.leader, self.leader_epoch = leadership.broker_id, leadership.leader_epoch
         self.leadership = leadership
+
+    def may_have_missed_leader(self, leader_epoch: LeaderEpoch) -> bool:
+        """Whether another broker may have led between the known epoch and this later one."""
+        return leader_epoch > self.leader_epoch + 1
 
     def follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
         """Stop accepting writes; `leader` is NO_LEADER while there is none."""

@@ -265,8 +265,14 @@ class ReplicaRoles:
             live_epoch=self._live_epoch,
             now_ms=self._clock_ms(),
         )
+        leader_epoch = change.state.leader_epoch
+        if replica.leadership is not None and replica.may_have_missed_leader(leader_epoch):
+            # A coordinator between may have sent markers, in a later epoch than this one's and of
+            # decisions that only the log has: the coordinators here load the partition again
+            # (ADR 0112). The replica leads on with its log, and its producers wait on.
+            self._events.resigned(replica.topic_partition)
         replica.lead(leadership)
-        self._events.became_leader(replica.topic_partition, change.state.leader_epoch)
+        self._events.became_leader(replica.topic_partition, leader_epoch)
 
     def _live_epoch(self, broker_id: BrokerId) -> int | None:
         if broker_id == self._broker_id:

@@ -390,3 +390,17 @@ async def test_listeners_are_notified_of_leaderships(rig: Rig) -> None:
         "leads in 1", "resigns", "leads in 3", "resigns",
     ]  # fmt: skip
     assert {partition for _, partition in listener.heard} == {PARTITION}
+
+
+async def test_listeners_are_notified_of_a_leadership_that_may_have_been_elsewhere_between(
+    rig: Rig,
+) -> None:
+    listener = Listener()
+    rig.brokers[1].replicas.events.on_leadership(listener)
+    await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
+    await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
+    await rig.set_leader(2, isr=[1, 2], replicas=[1, 2], to=[2])
+    await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
+    assert [what for what, _ in listener.heard] == [
+        "leads in 1", "leads in 2", "resigns", "leads in 4",
+    ]  # fmt: skip

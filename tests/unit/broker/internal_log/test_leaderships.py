@@ -80,7 +80,7 @@ def test_leadership_lasts_through_newer_epochs_until_it_is_given_up() -> None:
     leaderships = Leaderships(lambda: 1)
     assert not leaderships.has_led_since(0, LeaderEpoch(9))
     leaderships.lead(0, LeaderEpoch(3))
-    leaderships.lead(0, LeaderEpoch(5))
+    leaderships.lead(0, LeaderEpoch(4))
     assert [leaderships.has_led_since(0, LeaderEpoch(each)) for each in (2, 3, 4)] == [
         False,
         True,

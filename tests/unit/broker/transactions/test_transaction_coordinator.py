@@ -14,6 +14,7 @@ from broker.cluster.metadata_cache import TopicState
 from broker.cluster.producer_ids import ProducerIds
 from broker.config.group_keys import GroupKeys
 from broker.network.reply import Reply
+from broker.replication.control_orders import RoleChange
 from broker.transactions import held_requests, transaction_coordinator
 from broker.transactions.marker_queues import Outgoing
 from broker.transactions.marker_sender import MarkerSender, OnMarker
@@ -24,9 +25,11 @@ from broker.transactions.transaction_effects import (
     InitResult,
     ProducerIdentity,
 )
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import LeaderEpoch, ProducerId, TopicPartition
 from kafkawire.internal_topic import TRANSACTIONS_TOPIC
+from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkawire.records import BatchBuilder, iterate_batches, read_records
 from kafkawire.transaction_records import (
     TransactionRecord,
@@ -326,6 +329,63 @@ async def test_open_transaction_that_is_loaded_before_the_metadata_times_out(
         learn_partitions(world)
         await stage.coordinator.abort_timed_out()
         assert stage.status is TransactionStatus.PREPARE_ABORT
+
+
+async def lead_in(world: World, leader_epoch: int) -> None:
+    """Let a controller make this broker the leader, in a later epoch."""
+    state = LeaderAndIsr(
+        leader=B1, isr=(B1,), controller_epoch=1, leader_epoch=LeaderEpoch(leader_epoch)
+    )
+    change = RoleChange(
+        topic_partition=KEY,
+        topic_id=world.replica.topic_id,
+        state=state,
+        replicas=frozenset({B1}),
+        is_new=False,
+    )
+    await world.replicas.roles.become_leader_or_follower(LeaderAndIsrRequest(), [change], 7)
+
+
+async def test_coordinator_after_which_another_one_may_have_led_goes_by_the_log(
+    world_of: WorldOf,
+) -> None:
+    """The other one may have sent markers of a decision that this one has only in its log.
+
+    That is the place of a decision that is replicated after its request has timed out.
+    """
+    world = world_of()
+    async with staged(world) as stage:
+        world.replicas.events.on_leadership(stage.coordinator)
+        stage.lead()
+        producer = (await stage.begin()).producer
+        assert stage.add(producer) == [OK]
+        await lead_in(world, 1)
+        put(world, TransactionStatus.PREPARE_COMMIT)
+        assert stage.sender.dropped == [], "the next epoch changes nothing"
+        await lead_in(world, 3)
+        await until(lambda: bool(stage.sender.sent))
+        [outgoing] = stage.sender.sent
+        assert outgoing.ending.is_commit
+        assert outgoing.coordinator_epoch == 3
+        stage.sender.finish()
+        assert stage.status is TransactionStatus.COMPLETE_COMMIT
+
+
+async def test_markers_are_sent_in_an_epoch_after_that_of_a_coordinator_between(
+    world_of: WorldOf,
+) -> None:
+    """With an earlier epoch the leaders of their partitions refuse them."""
+    world = world_of()
+    async with staged(world) as stage:
+        world.replicas.events.on_leadership(stage.coordinator)
+        stage.lead()
+        producer = (await stage.begin()).producer
+        stage.add(producer)
+        assert stage.end(producer) == [OK]
+        await lead_in(world, 2)
+        await until(lambda: len(stage.sender.sent) == 2)
+        assert stage.sender.dropped == [0]
+        assert [each.coordinator_epoch for each in stage.sender.sent] == [0, 2]
 
 
 async def test_end_is_repeated_while_the_next_coordinator_loads(world_of: WorldOf) -> None:

@@ -69,8 +69,23 @@ class TaskSet:
 
     def _on_done(self, task: asyncio.Task[object]) -> None:
         self._tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            if not task.cancelling():
+                # It raised CancelledError by itself: its owner waits for work that nobody does.
+                log.error("task.cancelled name=%s", task.get_name())
+        elif (error := task.exception()) is not None:
             log.error("task.failed name=%s", task.get_name(), exc_info=error)
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether `error` ends the current task because another one has cancelled it.
+
+    A function of the application may also raise CancelledError by itself, for example by awaiting a
+    task that it has cancelled. That is an error like any other.
+    """
+    task = asyncio.current_task()
+    is_cancelled = task is not None and task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and is_cancelled
 
 
 class Closing:

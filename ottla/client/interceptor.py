@@ -5,15 +5,19 @@ the record continues as if the interceptor were not there.
 Source: org.apache.kafka.clients.producer.ProducerInterceptor and ConsumerInterceptor of Kafka 3.9.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkawire.ids import Offset, TopicPartition
 from ottla.client.offset import CommittedOffset
 from ottla.client.record import ConsumerRecord, Headers, RecordMetadata
 
 log = logging.getLogger(__name__)
+
+_FAILURES: Final = (Exception, asyncio.CancelledError)
+"""Errors of an interceptor. It cannot await, so its CancelledError does not cancel the task."""
 
 
 class ProducerRecord(NamedTuple):
@@ -62,7 +66,7 @@ def intercept_send(
     for each in interceptors:
         try:
             record = ProducerRecord._make(each.on_send(record))
-        except Exception:
+        except _FAILURES:
             log.exception("interceptor.failed method=on_send topic=%s", record.topic)
     return record
 
@@ -76,7 +80,7 @@ def intercept_acknowledgement(
     for each in interceptors:
         try:
             each.on_acknowledgement(metadata, error)
-        except Exception:
+        except _FAILURES:
             log.exception("interceptor.failed method=on_acknowledgement")
 
 
@@ -87,7 +91,7 @@ def intercept_consume(
     for each in interceptors:
         try:
             changed = [ConsumerRecord._make(record) for record in each.on_consume(records)]
-        except Exception:
+        except _FAILURES:
             log.exception("interceptor.failed method=on_consume")
             continue
         if [_place(record) for record in changed] == [_place(record) for record in records]:
@@ -109,5 +113,5 @@ def intercept_commit(
     for each in interceptors:
         try:
             each.on_commit(offsets)
-        except Exception:
+        except _FAILURES:
             log.exception("interceptor.failed method=on_commit")

@@ -6,6 +6,7 @@ the client is configured.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import ssl
 from collections.abc import Awaitable
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypedDict
 
 from kafkawire.sasl_clients import OAuthBearerClient, PlainClient, SaslClient, ScramClient
 from kafkawire.scram import HASHES
+from ottla.client.background import is_cancellation
 from ottla.client.client_config import Sasl, Security
 from ottla.client.errors import AuthenticationFailedError, ConfigurationError
 
@@ -168,7 +170,9 @@ def _credential(text: object, name: str, mechanism: str) -> str:
 async def _begin_with_token(provider: TokenProvider) -> SaslClient:
     try:
         token: object = await provider.token()
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if is_cancellation(error):
+            raise
         # Its text may have parts of the token or of the password that bought it.
         name = type(error).__name__
         raise AuthenticationFailedError(f"sasl_oauth_token_provider raised {name}") from error

@@ -3,12 +3,14 @@
 A consumer without any of them has no `RecordHooks`, and its records take the short way.
 """
 
+import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkawire.ids import TopicPartition
 from ottla.client.argument import require_list
+from ottla.client.background import is_cancellation
 from ottla.client.errors import ConfigurationError, DeserializationError
 from ottla.client.interceptor import ConsumerInterceptor, intercept_commit, intercept_consume
 from ottla.client.offset import CommittedOffset
@@ -90,7 +92,9 @@ async def _decoded(
         value = decode(record.topic, data)
         if inspect.isawaitable(value):
             value = await value
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if is_cancellation(error):
+            raise
         where = TopicPartition(record.topic, record.partition)
         raise DeserializationError(part, where, record.offset, error) from error
     return value

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ottla.client.argument import record_mistake, require_list
+from ottla.client.background import is_cancellation
 from ottla.client.errors import ConfigurationError, SerializationError
 from ottla.client.interceptor import (
     ProducerInterceptor,
@@ -145,14 +146,18 @@ def _encoded(part: str, encode: Encode | None, topic: str, value: Any) -> Any:
         return value
     try:
         return encode(topic, value)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if is_cancellation(error):
+            raise
         raise SerializationError(part, topic, error) from error
 
 
 async def _awaited(part: str, topic: str, encoded: Any) -> Any:
     try:
         return await encoded
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if is_cancellation(error):
+            raise
         raise SerializationError(part, topic, error) from error
 
 

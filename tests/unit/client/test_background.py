@@ -106,6 +106,27 @@ async def test_the_exception_of_a_task_is_logged(caplog: pytest.LogCaptureFixtur
     assert "a bug" in caplog.text
 
 
+async def test_the_end_of_a_task_that_nobody_cancelled_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks = TaskSet(asyncio.get_running_loop())
+
+    async def await_cancelled() -> None:
+        worker = asyncio.get_running_loop().create_future()
+        worker.cancel()
+        await worker
+
+    with caplog.at_level(logging.ERROR, "ottla"):
+        tasks.spawn(asyncio.Event().wait(), "cancelled by its owner")
+        tasks.spawn(await_cancelled(), "ended by itself")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await tasks.cancel_all()
+    assert [record.getMessage() for record in caplog.records] == [
+        "task.cancelled name=ended by itself"
+    ]
+
+
 async def test_only_the_first_call_closes_and_the_others_wait_for_it() -> None:
     closing = Closing()
     assert [closing.begin(), closing.begin()] == [True, False]

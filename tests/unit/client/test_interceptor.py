@@ -1,6 +1,7 @@
 """Interceptors change records one after the other; a fault in one changes nothing."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -55,7 +56,13 @@ def _raise(*_: object) -> Any:
     raise RuntimeError("the interceptor is broken")
 
 
+def _cancelled(*_: object) -> Any:
+    # As the result of a future that was cancelled.
+    raise asyncio.CancelledError
+
+
 _fail: Any = _raise
+_fail_by_cancellation: Any = _cancelled
 
 
 class Failing(ProducerInterceptor, ConsumerInterceptor):
@@ -64,11 +71,18 @@ class Failing(ProducerInterceptor, ConsumerInterceptor):
     on_send = on_acknowledgement = on_consume = on_commit = _fail
 
 
+class Cancelled(ProducerInterceptor, ConsumerInterceptor):
+    """Raises CancelledError in every method."""
+
+    on_send = on_acknowledgement = on_consume = on_commit = _fail_by_cancellation
+
+
+@pytest.mark.parametrize("failing", [Failing, Cancelled])
 def test_each_sees_the_result_of_the_one_before_and_faults_are_skipped(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, failing: Callable[[], Any]
 ) -> None:
     first, last = Marking("1"), Marking("2")
-    chain: list[Any] = [first, Failing(), last]
+    chain: list[Any] = [first, failing(), last]
     assert intercept_send(chain, SENT).value == "v12"
     assert [each.value for each in intercept_consume(chain, [fetched("a")])] == ["a12"]
     intercept_acknowledgement(chain, WRITTEN, None)

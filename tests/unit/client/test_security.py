@@ -1,5 +1,6 @@
 """The options for secured clusters: `ottla.client.security`."""
 
+import asyncio
 import ssl
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ class Provider:
         self._token = token
 
     async def token(self) -> str:
-        if isinstance(self._token, Exception):
+        if isinstance(self._token, BaseException):
             raise self._token
         token: str = self._token
         return token
@@ -91,7 +92,9 @@ async def test_a_token_is_provided_for_each_connection() -> None:
     assert b"auth=Bearer a.b.c" in (await sasl.begin()).first()
 
 
-@pytest.mark.parametrize("token", [OSError("hush"), None, "", "a\x01auth=b", "\xe4"])
+@pytest.mark.parametrize(
+    "token", [OSError("hush"), asyncio.CancelledError(), None, "", "a\x01auth=b", "\xe4"]
+)
 async def test_a_provider_without_a_token_fails_the_authentication(token: Any) -> None:
     sasl = security_of(
         security_protocol="SASL_PLAINTEXT",

@@ -1,10 +1,17 @@
 """Ready-made serializers round-trip; others are functions, or objects that know the topic."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from ottla.client.errors import ConfigurationError
+from kafkawire.ids import LeaderEpoch, Offset
+from kafkawire.records import TimestampType
+from ottla.client.consumer import record_hooks as consumer_hooks
+from ottla.client.errors import ConfigurationError, DeserializationError, SerializationError
+from ottla.client.interceptor import ProducerRecord
+from ottla.client.producer import record_hooks as producer_hooks
+from ottla.client.record import ConsumerRecord
 from ottla.client.serialization import (
     json_deserializer,
     json_serializer,
@@ -69,3 +76,48 @@ def test_no_serializer_is_none() -> None:
 def test_other_objects_are_refused_by_name(parse: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"value_x must be a function .* got 'json'"):
         parse("value_x", "json")
+
+
+SENT = ProducerRecord("t", "v", None, None, 1, ())
+FETCHED = ConsumerRecord(
+    "t", 0, Offset(0), 1, None, b"v", (), TimestampType.CREATE_TIME, LeaderEpoch(0)
+)
+
+
+def cancelled_lookup(_: object) -> "asyncio.Future[bytes]":
+    """Return a lookup that was cancelled, though not by a task that awaits it."""
+    lookup: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    lookup.cancel()
+    return lookup
+
+
+def cancelled_result(_: object) -> bytes:
+    """Ask for the result of a lookup that was cancelled."""
+    return cancelled_lookup(_).result()
+
+
+@pytest.mark.parametrize("function", [cancelled_lookup, cancelled_result])
+async def test_a_cancelled_lookup_of_a_serializer_is_its_error(function: Any) -> None:
+    hooks = producer_hooks.make_hooks(None, function, None, [])
+    assert hooks is not None
+    with pytest.raises(SerializationError, match="value_serializer raised CancelledError"):
+        await hooks.encoded(SENT)
+    reading = consumer_hooks.make_hooks(None, function, [])
+    assert reading is not None
+    assert isinstance((await reading.decoded([FETCHED])).error, DeserializationError)
+
+
+async def test_a_cancelled_call_of_a_serializer_is_no_error_of_it() -> None:
+    def pending(_: object) -> "asyncio.Future[bytes]":
+        return asyncio.get_running_loop().create_future()
+
+    sending = producer_hooks.make_hooks(None, pending, None, [])
+    reading = consumer_hooks.make_hooks(None, pending, [])
+    assert sending is not None
+    assert reading is not None
+    for call in (sending.encoded(SENT), reading.decoded([FETCHED])):
+        task: asyncio.Task[object] = asyncio.ensure_future(call)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task

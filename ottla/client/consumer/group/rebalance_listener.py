@@ -1,10 +1,12 @@
 """Calls the application when partitions are assigned or revoked (edge)."""
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kafkawire.ids import TopicPartition
+from ottla.client.background import is_cancellation
 
 OnPartitions = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
 """A plain or async callback of the user."""
@@ -39,6 +41,12 @@ class RebalanceListener:
 async def _call(function: OnPartitions | None, partitions: Sequence[TopicPartition]) -> None:
     if function is None:
         return
-    result = function(list(partitions))
-    if inspect.isawaitable(result):
-        await result
+    try:
+        result = function(list(partitions))
+        if inspect.isawaitable(result):
+            await result
+    except asyncio.CancelledError as error:
+        if is_cancellation(error):
+            raise
+        # Otherwise the rebalance would end as if it was cancelled, without an error for the reader.
+        raise RuntimeError("CancelledError in a callback that was not cancelled") from error

@@ -41,7 +41,7 @@ from ottla.client.consumer.consumer_group import ConsumerGroup
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.group.group_config import GroupConfig, parse_assignors
 from ottla.client.consumer.group.read_gate import ReadGate
-from ottla.client.consumer.group.rebalance_listener import RebalanceListener
+from ottla.client.consumer.group.rebalance_listener import OnPartitions, RebalanceListener
 from ottla.client.consumer.reading import Reading
 from ottla.client.errors import (
     BrokerError,
@@ -636,6 +636,48 @@ async def test_the_error_of_a_listener_lasts_although_heartbeats_succeed(rig: Ri
     await until(lambda: rig.group.error is not None, "the error of the listener")
     await rig.heartbeats()
     assert isinstance(rig.group.error, RebalanceFailedError)
+
+
+def cancelled_worker(_partitions: object) -> "asyncio.Future[None]":
+    """Return a worker that was cancelled; the caller of a callback awaits it."""
+    worker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    worker.cancel()
+    return worker
+
+
+def cancelled_result(_partitions: object) -> None:
+    """Ask for the result of a worker that was cancelled."""
+    cancelled_worker(_partitions).result()
+
+
+@pytest.mark.parametrize("callback", [cancelled_worker, cancelled_result])
+async def test_a_cancelled_worker_in_a_listener_is_reported_as_its_error(
+    rig: Rig, callback: OnPartitions
+) -> None:
+    rig.group.subscribe([T0.topic], RebalanceListener(on_assigned=callback))
+    await until(lambda: rig.group.error is not None, "the error of the listener")
+    assert isinstance(rig.group.error, RebalanceFailedError)
+    rig.group.subscribe([T0.topic], RebalanceListener())
+    await until(lambda: rig.coordinator.join_count == 2, "the next rebalance")
+    await until(lambda: rig.group.error is None and not rig.gate.is_held, "its end")
+
+
+async def test_a_cancelled_close_is_no_error_of_the_listener_that_it_waits_for() -> None:
+    rig = Rig()
+    is_revoking = asyncio.Event()
+
+    async def on_revoked(_partitions: object) -> None:
+        is_revoking.set()
+        await asyncio.Event().wait()
+
+    rig.group.subscribe([T0.topic], RebalanceListener(on_revoked=on_revoked))
+    await until(lambda: rig.reading.partitions() == [T0], "the assignment")
+    closing = asyncio.ensure_future(rig.stop())
+    async with asyncio.timeout(10):
+        await is_revoking.wait()
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
 
 
 async def test_an_error_of_the_client_in_a_listener_begins_no_further_rebalance(rig: Rig) -> None:

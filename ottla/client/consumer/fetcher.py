@@ -152,9 +152,16 @@ class Fetcher:
         now_s = self._loop.time()
         metadata = self._cluster.metadata
         plan = make_plan(self._states.values(), metadata, self._config, now_s)
+        errors = self._cluster.take_connection_errors()
         for leader, states in plan.fetches.items():
-            if (lane := self._free_lane(leader)) is not None:
+            if (lane := self._free_lane(leader)) is None:
+                continue
+            error = errors.get(lane)
+            if error is None or error.retriable:
                 self._fetch(lane, states, len(plan.leaders))
+                continue
+            for state in states:
+                self._failures.note(state, error)
         if plan.lookups:
             self._positions.look_up(plan.lookups)
         if plan.checks:

@@ -290,6 +290,14 @@ class Cluster:
                 self.request_refresh()
         return connection
 
+    def take_connection_errors(self) -> dict[tuple[BrokerId, Purpose], OttlaError]:
+        """Return why connections of `ready_connection` could not be opened since the last call.
+
+        Take them in each pass: an error is about the requests that waited for the connection, and
+        a later request has the connection opened again.
+        """
+        return self._pool.take_errors()
+
     async def request(self, broker_id: BrokerId, message: object, response_type: type[R]) -> R:
         """Send `message` to one broker over its control connection and return the response.
 

@@ -7,16 +7,19 @@ Invariant: per (broker, purpose) at most one connection is open or being opened.
 
 import asyncio
 import enum
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafkawire.ids import BrokerId
 from ottla.client.client_config import Address, ClientConfig
-from ottla.client.errors import BrokerUnreachableError, ClientClosedError
+from ottla.client.errors import BrokerUnreachableError, ClientClosedError, OttlaError
 from ottla.client.network.broker_connection import Connection
 from ottla.client.network.handshake import open_connection
 from ottla.client.retry import Backoff
+
+log = logging.getLogger(__name__)
 
 MAX_IDLE_S: Final = 540.0
 """Idle time after which the client closes a connection.
@@ -74,6 +77,8 @@ class ConnectionPool:
         # In the order of their creation, so that a simulation repeats itself.
         self._tasks: dict[asyncio.Task[Connection], None] = {}
         self._failure_counts: dict[BrokerId, int] = {}
+        self._errors: dict[tuple[BrokerId, Purpose], OttlaError] = {}
+        """Errors of attempts that no caller waited for, until `take_errors`."""
         self._is_closed = False
 
     def ready(self, broker_id: BrokerId, purpose: Purpose, address: Address) -> Connection | None:
@@ -110,6 +115,11 @@ class ConnectionPool:
     def failure_count(self, broker_id: BrokerId) -> int:
         """Return the number of failed attempts in a row to reach a broker."""
         return self._failure_counts.get(broker_id, 0)
+
+    def take_errors(self) -> dict[tuple[BrokerId, Purpose], OttlaError]:
+        """Return the errors since the last call of attempts that no caller waited for."""
+        errors, self._errors = self._errors, {}
+        return errors
 
     async def get(self, broker_id: BrokerId, purpose: Purpose, address: Address) -> Connection:
         """Return the open connection; open it first if needed.
@@ -195,17 +205,32 @@ class ConnectionPool:
     def _on_opened(self, key: _Key, task: asyncio.Task[Connection]) -> None:
         self._tasks.pop(task, None)
         opening = self._opening.get(key)
-        if opening is not None and opening.task is task:
+        if opening is not None and opening.task is not task:
+            # A later attempt has replaced this one.
+            opening = None
+        if opening is not None:
             del self._opening[key]
-        if task.cancelled():
+        if task.cancelled() and (opening is None or self._is_closed):
             return
-        has_failed = task.exception() is not None
-        if has_failed:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
             self._failure_counts[key.broker_id] = self._failure_counts.get(key.broker_id, 0) + 1
+            if opening is not None and opening.waiter_count == 0 and not self._is_closed:
+                self._report(key, error)
         else:
             self._failure_counts.pop(key.broker_id, None)
+            self._errors.pop(key, None)
         if not self._is_closed:
-            (self._on_failure if has_failed else self._on_open)()
+            (self._on_open if error is None else self._on_failure)()
+
+    def _report(self, key: _Key, error: BaseException) -> None:
+        """Log the error of an attempt, which no caller gets; keep it for `take_errors`."""
+        broker_id, name = key.broker_id, key.purpose.name.lower()
+        if isinstance(error, OttlaError):
+            log.warning("connection.failed broker=%d purpose=%s error=%s", broker_id, name, error)
+            self._errors[key] = error
+        else:
+            log.error("connection.failed broker=%d purpose=%s", broker_id, name, exc_info=error)
 
     def _on_lost(self, key: _Key, connection: Connection) -> None:
         self._retiring.discard(connection)

@@ -95,7 +95,11 @@ class Sender:
             if self._accumulator.incomplete or not self._id_request.was_refused:
                 self._id_request.begin()
             due.keep(lambda queue: queue.batches[0].identity is not None)
+        errors = self._cluster.take_connection_errors()
         for leader, queues in due.by_leader.items():
+            error = errors.get((leader, Purpose.PRODUCE))
+            if error is not None and self._on_unreachable(queues, error):
+                continue
             connection = self._cluster.ready_connection(leader, Purpose.PRODUCE)
             if connection is not None:
                 self._send_due(connection, queues)
@@ -135,6 +139,20 @@ class Sender:
                 position += 1
             self._send(connection, batches)
         connection.flush()
+
+    def _on_unreachable(self, queues: Sequence[PartitionQueue], error: OttlaError) -> bool:
+        """Note why no connection was opened for the batches of a leader; return whether they fail.
+
+        They do if a retry would fail, too, such as with wrong credentials.
+        """
+        fails = not (error.retriable or isinstance(error, ProtocolError))
+        for queue in queues:
+            for batch in list(queue.batches):
+                batch.last_error = error
+                if fails:
+                    self._accumulator.done(self._accumulator.take(queue))
+                    self._give_up(batch, error)
+        return fails
 
     def _take(self, queue: PartitionQueue) -> ProducerBatch:
         """Take a batch; assign sequence numbers to it if it has none."""

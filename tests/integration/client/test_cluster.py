@@ -533,6 +533,21 @@ async def test_an_attempt_at_an_old_address_ends_when_the_broker_moves(
     await pool.close()
 
 
+async def test_an_attempt_that_another_one_cancelled_counts_as_a_failure(
+    cluster: FakeCluster,
+) -> None:
+    cluster.script(ApiKey.API_VERSIONS, Never())
+    pool, address = pool_of(cluster), config(cluster).bootstrap[0]
+    before = other_tasks()
+    pool.begin_open(BrokerId(0), Purpose.PRODUCE, address)
+    [attempt] = other_tasks() - before
+    await cluster.wait_for(ApiKey.API_VERSIONS)
+    # As an application that cancels all tasks of its event loop.
+    attempt.cancel()
+    await until(lambda: pool.failure_count(BrokerId(0)) == 1, "the failure")
+    await pool.close()
+
+
 async def test_closing_a_pool_fails_waiting_callers(cluster: FakeCluster) -> None:
     cluster.script(ApiKey.API_VERSIONS, Never())
     pool, address = pool_of(cluster), config(cluster).bootstrap[0]

@@ -1005,6 +1005,21 @@ async def test_a_permanent_fault_is_raised_and_the_next_read_retries(
         assert await values(consumer, 1) == [b"0"]
 
 
+async def test_a_connection_that_is_refused_is_raised_and_the_next_read_retries(
+    cluster: FakeCluster,
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0")
+    async with Consumer(cluster.bootstrap, auto_offset_reset="earliest", **FAST) as consumer:
+        # This opens the connection for other requests, so that the client looks healthy.
+        await consumer.end_offsets([T0])
+        cluster.script(ApiKey.API_VERSIONS, Refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        consumer.assign([T0])
+        with pytest.raises(NotAuthorizedError, match="ApiVersions"):
+            await take(consumer, 1)
+        assert await values(consumer, 1) == [b"0"]
+
+
 @pytest.mark.parametrize(
     ("code", "error"),
     [

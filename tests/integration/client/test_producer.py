@@ -421,6 +421,39 @@ async def test_a_lasting_fault_ends_in_a_delivery_timeout_that_names_it(
             await sending
 
 
+async def test_a_connection_that_is_refused_fails_the_records_that_wait_for_it(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, batch_size_bytes=1, **FAST) as producer:
+        # This opens the connection for other requests, so that the client looks healthy.
+        await producer.partitions("t")
+        cluster.script(ApiKey.API_VERSIONS, Refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        for delivery in [await producer.send("t", value) for value in (b"0", b"1")]:
+            with pytest.raises(NotAuthorizedError, match="ApiVersions"):
+                await delivery
+        assert "connection.failed broker=0 purpose=produce error=ApiVersions" in caplog.text
+        await producer.send_and_wait("t", b"2")
+    assert log.values() == [b"2"]
+
+
+async def test_a_delivery_timeout_names_the_error_of_the_connection(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, **FAST) as producer:
+        await producer.partitions("t")
+        cluster.script(ApiKey.API_VERSIONS, *[HangUp()] * 1_000)
+        sending = asyncio.ensure_future(producer.send_and_wait("t", b"v"))
+        opened_count = len(cluster.seen(ApiKey.API_VERSIONS))
+        await cluster.wait_for(ApiKey.API_VERSIONS, opened_count + 2)
+        with (
+            delivery_timeout(producer, 0.05),
+            pytest.raises(DeliveryTimedOutError, match=r"0 times \(last error: the connection"),
+        ):
+            await sending
+        cluster.heal(ApiKey.API_VERSIONS)
+    assert log.values() == []
+
+
 async def test_retries_are_limited(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.script(ApiKey.PRODUCE, *[Refuse(ErrorCode.NOT_ENOUGH_REPLICAS)] * 3)

@@ -420,8 +420,7 @@ class Consumer:
         Raises:
             NotAssignedError: one of the partitions is not assigned; then none is paused.
         """
-        for state in [self._reading.state(each) for each in topic_partitions]:
-            self._buffer.pause(state)
+        self._reading.pause([self._reading.state(each) for each in topic_partitions])
 
     def resume(self, *topic_partitions: TopicPartition) -> None:
         """Resume reading of these partitions where they were paused.

@@ -24,6 +24,7 @@ from kafkawire.records import (
 )
 from kafkawire.units import KIB, MIB
 from ottla.client.client_config import ConsumerConfig
+from ottla.client.consumer.fetch_plan import LANE_COUNT
 from ottla.client.consumer.fetched_block import FetchedBlock
 from ottla.client.consumer.partition_state import PartitionState
 from ottla.client.errors import CorruptRecordsError, OttlaError
@@ -115,7 +116,11 @@ class FetchBuffer:
         self._max_dropped_bytes = config.prefetch_max_bytes
         self._dropped_bytes = 0
         """Size of the data that was dropped, but may still be in the queue."""
-        self._full_bytes = config.prefetch_max_bytes - config.max_partition_fetch_bytes
+        # Paused partitions keep no more, so that reading all others makes room.
+        share_bytes = config.prefetch_max_bytes // LANE_COUNT
+        self._full_bytes = config.prefetch_max_bytes - min(
+            config.max_partition_fetch_bytes, share_bytes
+        )
         self._blocks: deque[FetchedBlock] = deque()
         self._cursor: Cursor | None = None
         self._parked: dict[PartitionState, deque[FetchedBlock]] = {}
@@ -321,15 +326,15 @@ class FetchBuffer:
             self._cursor = None
 
     def _release(self, state: PartitionState, size_bytes: int) -> None:
-        was_full = (
-            state.buffered_bytes > self._partition_limit_bytes or self.size_bytes > self._full_bytes
-        )
+        was_full = self.size_bytes > self._full_bytes
+        was_partition_full = state.buffered_bytes > self._partition_limit_bytes
         state.buffered_bytes -= size_bytes
         self.size_bytes -= size_bytes
-        is_full = (
-            state.buffered_bytes > self._partition_limit_bytes or self.size_bytes > self._full_bytes
-        )
-        self.has_room = self.has_room or (was_full and not is_full)
+        is_full = self.size_bytes > self._full_bytes
+        is_partition_full = state.buffered_bytes > self._partition_limit_bytes
+        # Each of them: data of paused partitions may fill the buffer, and gives way to a fetch.
+        if (was_full and not is_full) or (was_partition_full and not is_partition_full):
+            self.has_room = True
 
     def _raise_failure(self) -> None:
         for _ in range(len(self._failed)):

@@ -2,8 +2,9 @@
 
 A lane is a connection that fetches; each broker has `LANE_COUNT`. Every lane has its share of the
 prefetch limit, so that a long fetch at one broker leaves room for the others.
-Invariant: buffered plus requested bytes stay within `prefetch_max_bytes`, except for one batch per
-partition: a broker sends at least one batch, however large.
+Invariants: buffered plus requested bytes stay within `prefetch_max_bytes`, except for one batch per
+partition: a broker sends at least one batch, however large. While another partition has no room,
+the paused ones hold at most half of it.
 """
 
 from collections.abc import Collection, Iterable
@@ -20,6 +21,11 @@ from ottla.client.consumer.fetch_session import FetchKey, SessionPart
 from ottla.client.consumer.partition_state import PartitionState
 
 LANE_COUNT: Final = 2
+PAUSED_SHARE: Final = 1 / 2
+"""Share of the prefetch limit that paused partitions keep if others have no room.
+
+The rest is room for a fetch on any lane.
+"""
 
 
 @dataclass(slots=True)
@@ -116,6 +122,24 @@ def fetch_max_bytes(config: ConsumerConfig, leader_count: int, held_bytes: int) 
     if room_bytes < min(share_bytes, config.max_partition_fetch_bytes):
         return 0
     return min(share_bytes, room_bytes, config.fetch_max_bytes)
+
+
+def paused_to_drop(
+    states: Iterable[PartitionState], config: ConsumerConfig
+) -> list[PartitionState]:
+    """Return the paused partitions whose fetched data others need the room of.
+
+    They are fetched again after they were resumed.
+    """
+    paused = [state for state in states if state.is_paused and state.buffered_bytes > 0]
+    held_bytes = sum(state.buffered_bytes for state in paused)
+    dropped = []
+    for state in paused:
+        if held_bytes <= config.prefetch_max_bytes * PAUSED_SHARE:
+            break
+        held_bytes -= state.buffered_bytes
+        dropped.append(state)
+    return dropped
 
 
 def wanted_partitions(

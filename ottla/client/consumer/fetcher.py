@@ -45,6 +45,7 @@ from ottla.client.consumer.fetch_plan import (
     fetch_request,
     is_in_sync,
     make_plan,
+    paused_to_drop,
     wanted_partitions,
 )
 from ottla.client.consumer.fetch_session import (
@@ -182,11 +183,13 @@ class Fetcher:
         return beside if held is None else None
 
     def _fetch(self, lane: Lane, states: list[PartitionState], leader_count: int) -> None:
-        requested_bytes = sum(fetch.max_bytes for fetch in self._in_flight.values())
-        held_bytes = self._buffer.size_bytes + requested_bytes
-        max_bytes = fetch_max_bytes(self._config, leader_count, held_bytes)
         connection = self._cluster.ready_connection(*lane)
-        if connection is None or max_bytes == 0:
+        if connection is None:
+            return
+        max_bytes = self._max_bytes(leader_count)
+        if max_bytes == 0 and self._drop_paused():
+            max_bytes = self._max_bytes(leader_count)
+        if max_bytes == 0:
             return
         is_brief = lane[1] is Purpose.FETCH_BESIDE and not self._is_crowded(lane[0], len(states))
         wait_ms = self._config.fetch_max_wait_ms
@@ -214,6 +217,19 @@ class Fetcher:
         self.counts.request_count += 1
         newest = None if uses_topic_ids(wanted) else TOPIC_IDS_SINCE - 1
         self._send(connection, lane, request, newest)
+
+    def _max_bytes(self, leader_count: int) -> int:
+        requested_bytes = sum(fetch.max_bytes for fetch in self._in_flight.values())
+        held_bytes = self._buffer.size_bytes + requested_bytes
+        return fetch_max_bytes(self._config, leader_count, held_bytes)
+
+    def _drop_paused(self) -> bool:
+        """Drop fetched data of paused partitions if it is too much; return whether it was."""
+        dropped = paused_to_drop(self._states.values(), self._config)
+        for state in dropped:
+            self._buffer.drop_fetched(state)
+            state.rewind()
+        return bool(dropped)
 
     def _is_crowded(self, broker_id: BrokerId, ready_count: int) -> bool:
         """Whether the main lane and `ready_count` more partitions are too many for one request."""

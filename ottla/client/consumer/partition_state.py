@@ -213,6 +213,9 @@ class PartitionState:
         self.has_request = False
         self.fetch_offset = self.next_offset
         self.fetch_epoch = self.position_epoch
+        if self.retry_at_s == inf:
+            # Suspended because of fetched data, which is gone now.
+            self.retry_at_s = 0.0
 
     def suspend(self) -> None:
         """Fetch nothing until the partition jumps or its error was raised."""

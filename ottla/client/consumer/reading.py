@@ -147,6 +147,13 @@ class Reading:
             if topic_partition in self._states:
                 self.seek(self._states[topic_partition], offset)
 
+    def pause(self, states: Iterable[PartitionState]) -> None:
+        """Hand over no records of these partitions until `resume`."""
+        for state in states:
+            self._buffer.pause(state)
+        # Another partition may need the room of their fetched data.
+        self._wake()
+
     def resume(self, states: Iterable[PartitionState]) -> None:
         """Hand over records of these partitions again."""
         for state in states:

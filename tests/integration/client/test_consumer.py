@@ -651,6 +651,32 @@ async def test_a_partition_paused_before_it_is_read_keeps_its_records(
         assert await values(consumer, 1) == [b"0"]
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+async def test_paused_partitions_leave_room_for_others_and_lose_no_record(
+    cluster: FakeCluster, is_late: bool
+) -> None:
+    logs = cluster.create("t", [0, 0])
+    for number in range(40):
+        for log in logs:
+            log.append_values(b"%d" % number)
+    async with reading(
+        cluster, T0, max_partition_fetch_bytes=1_000, prefetch_max_bytes=2_000
+    ) as consumer:
+        seen = await values(consumer, 3)
+        await until(lambda: consumer._buffer.size_bytes > 1_500, "the buffer to be full")
+        if not is_late:
+            consumer.pause(T0)
+        consumer.assign([T0, T1])
+        # The pass that looks up the position of T1 and finds no room.
+        await until(lambda: consumer.position(T1) == 0, "the position")
+        if is_late:
+            consumer.pause(T0)
+        expected = [b"%d" % number for number in range(40)]
+        assert await values(consumer, 40) == expected
+        consumer.resume(T0)
+        assert seen + await values(consumer, 37) == expected
+
+
 # Contents of the log
 
 

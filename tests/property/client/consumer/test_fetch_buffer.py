@@ -106,7 +106,7 @@ def marker(offset: int, control_type: ControlType) -> bytes:
     logs(),
     st.sampled_from(["read_uncommitted", "read_committed"]),
     st.integers(0, 40),
-    st.lists(st.sampled_from(["read", "read", "pause", "refetch"]), max_size=30),
+    st.lists(st.sampled_from(["read", "read", "pause", "refetch", "drop"]), max_size=30),
 )
 def test_every_record_is_returned_once_and_in_order(
     log: Log, isolation_level: IsolationLevel, start: int, actions: list[str]
@@ -128,6 +128,13 @@ def test_every_record_is_returned_once_and_in_order(
             buffer.pause(state)
             assert buffer.cursor() is None
             buffer.resume(state)
+        elif action == "drop":
+            # As for a paused partition whose room another one needs.
+            buffer.pause(state)
+            buffer.drop_fetched(state)
+            state.rewind()
+            buffer.resume(state)
+            fetch(buffer, state, log)
         elif action == "refetch":
             position = buffer.position(state)
             assert position is not None

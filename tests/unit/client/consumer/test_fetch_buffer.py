@@ -286,6 +286,20 @@ def test_reading_reports_new_room() -> None:
     assert buffer.has_room
 
 
+@pytest.mark.parametrize(("paused_bytes", "limit_bytes"), [(600, 500), (400, 700)])
+def test_reading_reports_new_room_beside_the_data_of_a_paused_partition(
+    paused_bytes: int, limit_bytes: int
+) -> None:
+    config = ConsumerConfig(max_partition_fetch_bytes=limit_bytes, prefetch_max_bytes=1_000)
+    buffer, paused, state = FetchBuffer(config), state_at(0), state_at(0, T1)
+    fill(buffer, paused, batch_of(b"x" * paused_bytes))
+    for offset in range(2):
+        fill(buffer, state, batch_of(b"x" * 200, base_offset=offset))
+    buffer.pause(paused)
+    assert read_all(buffer) == [(1, 0), (1, 1)]
+    assert buffer.has_room
+
+
 def zeros(offset: int, size: int) -> bytes:
     """A small batch of one record that expands to `size` bytes."""
     builder = BatchBuilder(codec=Codec.ZSTD)

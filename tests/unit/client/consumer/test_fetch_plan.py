@@ -16,6 +16,7 @@ from ottla.client.consumer.fetch_plan import (
     fetch_max_bytes,
     fetch_request,
     make_plan,
+    paused_to_drop,
     wanted_partitions,
 )
 from ottla.client.consumer.fetch_session import FetchKey, SessionPart, sessionless
@@ -179,6 +180,19 @@ def test_otherwise_the_leader_decides_again(cluster: ClusterMetadata, now_s: flo
 )
 def test_the_room_limits_a_fetch(leader_count: int, held_bytes: int, expected: int) -> None:
     assert fetch_max_bytes(CONFIG, leader_count, held_bytes) == expected
+
+
+def test_paused_partitions_keep_half_of_the_prefetch_limit() -> None:
+    states = [state_at(0, TopicPartition("t", index)) for index in range(5)]
+    for state, is_paused, buffered_bytes in zip(
+        states, [True, False, True, True, True], [0, 700, 300, 300, 200], strict=True
+    ):
+        state.is_paused, state.buffered_bytes = is_paused, buffered_bytes
+    assert paused_to_drop(states, CONFIG) == [states[2]]
+    states[4].buffered_bytes = 201
+    assert paused_to_drop(states, CONFIG) == [states[2], states[3]]
+    assert paused_to_drop(states[:4], CONFIG) == [states[2]]
+    assert paused_to_drop(states[:3], CONFIG) == []
 
 
 def test_fetch_max_bytes_limits_every_fetch() -> None:

@@ -29,6 +29,16 @@ def test_a_topic_with_another_id_was_created_again() -> None:
     assert state.adopt_topic(SECOND, 5) is TopicChange.NONE
 
 
+def test_a_suspended_partition_is_fetched_again_after_it_was_rewound() -> None:
+    state = state_at(5)
+    state.suspend()
+    state.rewind()
+    assert state.retry_at_s == 0.0
+    state.on_failure(retry_at_s=3.0)
+    state.rewind()
+    assert state.retry_at_s == 3.0
+
+
 def test_a_topic_is_known_from_metadata_that_is_not_older_than_the_position() -> None:
     state = state_at(5)
     state.adopt_topic(FIRST, 1)

@@ -67,11 +67,12 @@ class ConsumerGroup:
         self._underway: list[Mapping[TopicPartition, CommittedOffset]] = []
         """Commits of the application that have no response yet."""
         coordinator = group_coordinator(cluster, config.group_id)
+        request_timeout_s = cluster.config.request_timeout_ms / 1000
         self.store = OffsetStore(
             coordinator,
             group_instance_id=config.group_instance_id,
             backoff=cluster.backoff,
-            timeout_s=cluster.config.request_timeout_ms / 1000,
+            timeout_s=request_timeout_s,
         )
         self.session = GroupSession(
             config,
@@ -81,6 +82,7 @@ class ConsumerGroup:
             self,
             gate,
             cluster.backoff,
+            request_timeout_s=request_timeout_s,
         )
 
     @property

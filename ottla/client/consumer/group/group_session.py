@@ -35,6 +35,11 @@ from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import Verdict, judge
 from ottla.client.retry import Backoff
 
+HEARTBEAT_SHARE: Final = 1 / 3
+"""Share of the session timeout for which a heartbeat waits for its response.
+
+After a connection that has died without a word, another heartbeat keeps the membership.
+"""
 LEAVE_TIMEOUT_S: Final = 5.0
 PROMPT_REJOINS: Final = 3
 """Refusals in a row after which a member joins again at once.
@@ -57,8 +62,12 @@ class GroupSession:
         holding: Holding,
         gate: ReadGate,
         backoff: Backoff,
+        *,
+        request_timeout_s: float,
     ) -> None:
         self._config = config
+        session_timeout_s = config.session_timeout_ms / 1000
+        self._heartbeat_timeout_s = min(request_timeout_s, session_timeout_s * HEARTBEAT_SHARE)
         self._coordinator = coordinator
         self._member = member
         self._joining = joining
@@ -309,8 +318,7 @@ class GroupSession:
             member_id=self._member.member_id,
             group_instance_id=self._config.group_instance_id,
         )
-        timeout_s = self._config.session_timeout_ms / 1000
-        await self._coordinator.ask(request, HeartbeatResponse, timeout_s=timeout_s)
+        await self._coordinator.ask(request, HeartbeatResponse, timeout_s=self._heartbeat_timeout_s)
 
     def _on_refused(self, error: OttlaError, *, is_heartbeat: bool = False) -> Verdict:
         """React to an error, except for waiting; return the verdict."""

@@ -190,9 +190,9 @@ class Joining:
                 for member, partitions in assignment.items()
             ],
         )
-        response = await self._coordinator.ask(
-            request, SyncGroupResponse, purpose=Purpose.JOIN, timeout_s=self._timeout_s
-        )
+        # With the timeout of most requests, as in Java: no heartbeat is sent now, and a member that
+        # joins again meanwhile gets the same generation.
+        response = await self._coordinator.ask(request, SyncGroupResponse, purpose=Purpose.JOIN)
         try:
             return assigned_partitions(response.assignment)
         except DecodeError as error:

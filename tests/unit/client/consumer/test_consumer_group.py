@@ -83,6 +83,8 @@ class FakeCoordinator:
         self.assigned = [T0.partition]
         self.generation = 1
         self.heartbeat_count = 0
+        self.timeouts_s: dict[type, float | None] = {}
+        """Time limit of the last request, by the type of its response."""
         held = (JoinGroupResponse, HeartbeatResponse, LeaveGroupResponse)
         self.may_answer = {each: asyncio.Event() for each in held}
         for event in self.may_answer.values():
@@ -103,9 +105,17 @@ class FakeCoordinator:
         await self.may_refresh.wait()
 
     async def request_at(
-        self, _broker: object, _address: object, message: Any, response_type: type, **_settings: Any
+        self,
+        _broker: object,
+        _address: object,
+        message: Any,
+        response_type: type,
+        *,
+        timeout_s: float | None,
+        **_settings: Any,
     ) -> object:
         """Return the response of the group's coordinator."""
+        self.timeouts_s[response_type] = timeout_s
         sent = message(VERSION) if callable(message) else message
         self.leave_count += response_type is LeaveGroupResponse
         if self.is_silent:
@@ -626,6 +636,32 @@ async def test_a_refused_join_is_tried_again(rig: Rig) -> None:
     async with asyncio.timeout(10):
         await until(lambda: rig.reading.partitions() == [T0], "the assignment")
     assert rig.group.error is None
+
+
+@pytest.mark.parametrize(
+    ("session_timeout_ms", "expected_s"),
+    [
+        pytest.param(45_000, 15.0, id="time for another one before the session ends"),
+        pytest.param(300_000, 30.0, id="no longer than other requests"),
+    ],
+)
+async def test_a_heartbeat_without_an_answer_does_not_use_up_the_session(
+    session_timeout_ms: int, expected_s: float
+) -> None:
+    rig = Rig(session_timeout_ms=session_timeout_ms)
+    await rig.join()
+    await rig.heartbeats()
+    assert rig.coordinator.timeouts_s[HeartbeatResponse] == pytest.approx(expected_s)
+    await rig.stop()
+
+
+async def test_a_sync_takes_no_longer_than_other_requests(rig: Rig) -> None:
+    """No heartbeat is sent meanwhile. The rebalance timeout is for members that join late."""
+    await rig.join()
+    assert rig.coordinator.timeouts_s[SyncGroupResponse] is None
+    rebalance_timeout_s = rig.coordinator.timeouts_s[JoinGroupResponse]
+    assert rebalance_timeout_s is not None
+    assert rebalance_timeout_s > 300
 
 
 async def test_the_error_of_a_listener_lasts_although_heartbeats_succeed(rig: Rig) -> None:

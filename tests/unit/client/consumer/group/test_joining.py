@@ -96,6 +96,7 @@ async def test_joins_that_are_refused_again_and_again_are_repeated_with_delays(
         cast(Holding, FakeHolding()),
         ReadGate(loop, lambda: None),
         Backoff(initial_s=DELAY_S, max_s=DELAY_S, random=lambda: 0.5),
+        request_timeout_s=30,
     )
     began_s = loop.time()
     session.subscribe(["t"], RebalanceListener())

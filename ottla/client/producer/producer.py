@@ -157,7 +157,8 @@ class Producer:
             max_block_ms: Time for which `send` waits for memory, or for a topic to exist, and the
                 methods of transactions for an answer.
             request_timeout_ms: Time limit of one request.
-            delivery_timeout_ms: Time limit from `send` to the acknowledgement, retries included.
+            delivery_timeout_ms: Time limit from `send` to the acknowledgement, retries included;
+                also that of a request with records if it is below `request_timeout_ms`.
             retries: Limit of retries per batch.
             retry_backoff_ms: Delay before the first retry. It doubles with each further retry.
             retry_backoff_max_ms: Upper limit of that delay.

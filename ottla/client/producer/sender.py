@@ -67,6 +67,10 @@ class Sender:
         self._cluster = cluster
         self._accumulator = accumulator
         self._config = config
+        # A partition waits for the response to its batch: not longer than the batch itself.
+        self._request_timeout_ms = min(
+            cluster.config.request_timeout_ms, config.delivery_timeout_ms
+        )
         self._sequences = ProducerSequences() if config.enable_idempotence else None
         self._id_request = ProducerIdRequest(cluster, self._on_id, self._on_id_refused)
         self._loop = asyncio.get_running_loop()
@@ -191,6 +195,7 @@ class Sender:
                     ProduceResponse,
                     lambda response: self._on_response(sent, response),
                     lambda error: self._on_failure(sent, error),
+                    timeout_s=self._request_timeout_ms / 1000,
                 )
         except OttlaError as error:
             self._on_failure(sent, error)
@@ -204,7 +209,7 @@ class Sender:
         return ProduceRequest(
             transactional_id=self._config.transactional_id,
             acks=self._config.acks,
-            timeout_ms=self._cluster.config.request_timeout_ms,
+            timeout_ms=self._request_timeout_ms,
             topic_data=[
                 TopicProduceData(name=topic, partition_data=data)
                 for topic, data in by_topic.items()

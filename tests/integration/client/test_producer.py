@@ -405,6 +405,27 @@ async def test_a_silent_broker_ends_in_a_delivery_timeout(cluster: FakeCluster) 
                     await delivery
 
 
+async def test_a_silent_leader_holds_up_later_records_for_one_delivery_timeout(
+    pair: FakeCluster,
+) -> None:
+    (log,) = pair.create("t", [0])
+    pair.script(ApiKey.PRODUCE, Never())
+    async with Producer(
+        pair.bootstrap, delivery_timeout_ms=1_000, request_timeout_ms=600_000, **FAST
+    ) as producer:
+        # Batches that wait do not expire, however busy the machine is.
+        with delivery_timeout(producer, 600):
+            out = await producer.send("t", b"out")
+            await pair.wait_for(ApiKey.PRODUCE)
+            later = await producer.send("t", b"later")
+            log.move_to(1)
+            async with asyncio.timeout(DEADLINE_S):
+                await later
+            with pytest.raises(DeliveryTimedOutError):
+                await out
+    assert log.values() == [b"later"]
+
+
 async def test_a_lasting_fault_ends_in_a_delivery_timeout_that_names_it(
     cluster: FakeCluster,
 ) -> None:

@@ -128,7 +128,7 @@ class ConnectionPool:
             ClientClosedError: the pool was closed.
             BrokerUnreachableError: the broker cannot be reached, or moved to another address
                 in the meantime.
-            ConnectionLostError, ProtocolError: as `open_connection`.
+            AuthenticationFailedError, ProtocolError: as `open_connection`.
         """
         if self._is_closed:
             raise ClientClosedError("the client is closed: make a new one")

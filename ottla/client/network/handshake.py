@@ -18,6 +18,7 @@ from ottla.client.errors import (
     BrokerUnreachableError,
     ConnectionLostError,
     ProtocolError,
+    RequestTimedOutError,
     broker_error,
 )
 from ottla.client.network.authenticate import authenticate
@@ -43,9 +44,8 @@ async def open_connection(
     Raises:
         AuthenticationFailedError: the broker's certificate is not trusted, or the broker refused
             the credentials, the client's certificate, or its versions and ciphers of TLS.
-        BrokerUnreachableError: the connection was refused, the handshake timed out, or the address
-            cannot exist.
-        ConnectionLostError: the peer closed the connection during the handshake.
+        BrokerUnreachableError: the connection was refused, the handshake timed out, the peer closed
+            the connection during it, or the address cannot exist.
         ProtocolError: the peer does not speak Kafka's protocol.
     """
     connection = Connection(asyncio.get_running_loop(), address, config, on_lost)
@@ -67,12 +67,16 @@ async def open_connection(
             f"the certificate of {address} is not trusted: {error.verify_message}. Check "
             "ssl_cafile, and that the certificate is for this host"
         ) from error
-    except ConnectionLostError as error:
+    except BrokerUnreachableError:
+        await connection.close()
+        raise
+    except (ConnectionLostError, RequestTimedOutError) as error:
         await connection.close()
         alert = alert_of(error.__cause__)
-        if alert is None:
-            raise
-        raise _refused(address, alert) from error
+        if alert is not None:
+            raise _refused(address, alert) from error
+        # The request that the connection was opened for was not sent.
+        raise BrokerUnreachableError(str(error)) from error
     except OSError as error:
         await connection.close()
         alert = alert_of(error)

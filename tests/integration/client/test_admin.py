@@ -327,6 +327,17 @@ async def test_a_change_with_an_unknown_outcome_is_not_retried(cluster: FakeClus
     assert "a" in cluster.logs.topics
 
 
+async def test_a_change_is_made_although_its_connection_ends_in_the_handshake(
+    cluster: FakeCluster,
+) -> None:
+    async with Admin(cluster.bootstrap, **FAST) as admin:
+        # The change is for the controller, and opens the first connection to it.
+        cluster.script(ApiKey.API_VERSIONS, HangUp())
+        await admin.create_topics([NewTopic("a")])
+        assert cluster.next_fault(ApiKey.API_VERSIONS) is None
+    assert len(cluster.seen(ApiKey.CREATE_TOPICS)) == 1
+
+
 @pytest.mark.parametrize(
     ("api_key", "change"),
     [

@@ -20,6 +20,7 @@ from ottla.client.errors import (
     ClientClosedError,
     ConnectionLostError,
     NoBrokerAvailableError,
+    NotAuthorizedError,
     OttlaError,
     ProtocolError,
     RequestTimedOutError,
@@ -209,20 +210,20 @@ async def test_an_undecodable_refusal_of_versions_means_version_0(
 
 
 @pytest.mark.parametrize(
-    ("fault", "error"),
+    ("fault", "limit", "error"),
     [
-        (HangUp(), ConnectionLostError),
-        (Garbage(b"HTTP/1.1 400 Bad Request"), ProtocolError),
-        (Never(), BrokerUnreachableError),
-        (Refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), OttlaError),
+        (HangUp(), {}, BrokerUnreachableError),
+        (Garbage(b"HTTP/1.1 400 Bad Request"), {}, ProtocolError),
+        (Never(), {"connect_timeout_ms": 50}, BrokerUnreachableError),
+        (Never(), {"request_timeout_ms": 50}, BrokerUnreachableError),
+        (Refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), {}, NotAuthorizedError),
     ],
     ids=lambda value: str(value),
 )
 async def test_a_handshake_that_fails_leaves_no_socket(
-    cluster: FakeCluster, fault: object, error: type[OttlaError]
+    cluster: FakeCluster, fault: Fault, limit: dict[str, int], error: type[OttlaError]
 ) -> None:
-    cluster.script(ApiKey.API_VERSIONS, fault)  # type: ignore[arg-type]
-    limit = {"connect_timeout_ms": 50} if isinstance(fault, Never) else {}
+    cluster.script(ApiKey.API_VERSIONS, fault)
     with pytest.raises(error):
         await connect(cluster, **limit)
 

@@ -9,6 +9,7 @@
     ├── RequestTimedOutError        no response within the timeout
     ├── ProtocolError               an invalid response: not a Kafka broker, or a bug
     ├── AuthenticationFailedError   wrong credentials, or a certificate that is not trusted
+    │   └── TokenProviderError      the provider of tokens for OAUTHBEARER raised
     ├── UnsupportedVersionError     client and broker share no version of a request
     ├── SchemaError                 a schema cannot be used, or data or a value does not fit it
     ├── SchemaRegistryError         the registry refused a request, or did not answer
@@ -90,6 +91,13 @@ class ProtocolError(OttlaError):
 
 class AuthenticationFailedError(OttlaError):
     """The broker refused the credentials, or is not trusted itself. A retry would fail, too."""
+
+
+class TokenProviderError(AuthenticationFailedError):
+    """The token provider of the application raised, which is the cause. The next call may succeed.
+
+    A request that was just begun raises this; records that were accepted before are sent later.
+    """
 
 
 class UnsupportedVersionError(OttlaError):

@@ -16,7 +16,11 @@ from kafkawire.sasl_clients import OAuthBearerClient, PlainClient, SaslClient, S
 from kafkawire.scram import HASHES
 from ottla.client.background import is_cancellation
 from ottla.client.client_config import Sasl, Security
-from ottla.client.errors import AuthenticationFailedError, ConfigurationError
+from ottla.client.errors import (
+    AuthenticationFailedError,
+    ConfigurationError,
+    TokenProviderError,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -175,7 +179,7 @@ async def _begin_with_token(provider: TokenProvider) -> SaslClient:
             raise
         # Its text may have parts of the token or of the password that bought it.
         name = type(error).__name__
-        raise AuthenticationFailedError(f"sasl_oauth_token_provider raised {name}") from error
+        raise TokenProviderError(f"sasl_oauth_token_provider raised {name}") from error
     if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
         raise AuthenticationFailedError("sasl_oauth_token_provider provided no printable str")
     return OAuthBearerClient(token)

@@ -35,6 +35,7 @@ from ottla.client.errors import (
     OttlaError,
     ProduceError,
     ProtocolError,
+    TokenProviderError,
     UnsupportedVersionError,
     broker_error,
 )
@@ -149,7 +150,7 @@ class Sender:
 
         They do if a retry would fail, too, such as with wrong credentials.
         """
-        fails = not (error.retriable or isinstance(error, ProtocolError))
+        fails = not (error.retriable or isinstance(error, ProtocolError | TokenProviderError))
         for queue in queues:
             for batch in list(queue.batches):
                 batch.last_error = error

@@ -25,13 +25,16 @@ from ottla.client.errors import (
     NotAuthorizedError,
     ProduceError,
     RecordTooLargeError,
+    TokenProviderError,
     UnknownPartitionError,
     UnknownTopicError,
     UnsupportedVersionError,
 )
 from ottla.client.interceptor import ProducerInterceptor
-from ottla.client.network import broker_connection
+from ottla.client.network import broker_connection, connection_pool
+from ottla.client.network.broker_connection import Connection
 from ottla.client.network.cluster import Cluster
+from ottla.client.network.handshake import open_connection
 from ottla.client.producer import sender
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.producer_batch import ProducerBatch
@@ -456,6 +459,25 @@ async def test_a_connection_that_is_refused_fails_the_records_that_wait_for_it(
         assert "connection.failed broker=0 purpose=produce error=ApiVersions" in caplog.text
         await producer.send_and_wait("t", b"2")
     assert log.values() == [b"2"]
+
+
+async def test_a_failure_of_the_token_provider_passes_for_records_that_were_accepted(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log,) = cluster.create("t")
+    failures = [TokenProviderError("sasl_oauth_token_provider raised OSError")] * 2
+
+    async def open_later(*arguments: Any) -> Connection:
+        if failures:
+            raise failures.pop()
+        return await open_connection(*arguments)
+
+    async with Producer(cluster.bootstrap, **FAST) as producer:
+        await producer.partitions("t")
+        monkeypatch.setattr(connection_pool, "open_connection", open_later)
+        await producer.send_and_wait("t", b"v")
+    assert failures == []
+    assert log.values() == [b"v"]
 
 
 async def test_a_delivery_timeout_names_the_error_of_the_connection(cluster: FakeCluster) -> None:

@@ -22,7 +22,7 @@ def test_requests_are_never_dropped() -> None:
     assert [queue.put(request, number) for number in (1, 2)] == [True, True]
 
 
-def test_the_queue_tells_which_kinds_of_events_are_pending() -> None:
+def test_the_kinds_of_pending_events_are_known() -> None:
     queue: EventQueue[int] = EventQueue()
     queue.put(e.TopicChange(), 1)
     assert queue.has(e.BrokerChange, e.TopicChange)

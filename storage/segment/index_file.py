@@ -27,6 +27,47 @@ PENDING_ENTRIES: Final = 64
 the cost of an append (benchmarks/micro/test_log_append.py)."""
 
 
+class PagedFile:
+    """The descriptor of an index file, and the last page that was read.
+
+    The columns of an index refer to this object, not to the index, which refers to them: no cycle
+    keeps the descriptor of a deleted segment open until garbage is collected. Objects that were
+    frozen at the start of a broker never are.
+    """
+
+    __slots__ = ("_page", "_page_bytes", "descriptor", "path")
+
+    def __init__(self, path: Path, page_bytes: int) -> None:
+        self.descriptor = -1
+        """The open file; -1 without one."""
+        self.path = path
+        self._page_bytes = page_bytes
+        # Number and bytes of the last page read. A single value, so that both always agree.
+        self._page = (-1, b"")
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor, opening the file at first use."""
+        if self.descriptor < 0:
+            self.descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        return self.descriptor
+
+    def page(self, number: int) -> bytes:
+        """Return the bytes of `PAGE_ENTRIES` entries, or of fewer at the end of the file."""
+        cached = self._page
+        if cached[0] != number:
+            size = self._page_bytes
+            self._page = cached = (number, os.pread(self.fileno(), size, number * size))
+        return cached[1]
+
+    def forget_page(self) -> None:
+        """Read the file again at next use."""
+        self._page = (-1, b"")
+
+
 class IndexFile:
     """The entries of one index, `(key, value)` in order of their keys.
 
@@ -34,11 +75,10 @@ class IndexFile:
     """
 
     __slots__ = (
-        "_descriptor",
         "_entry",
+        "_file",
         "_key_array",
         "_lock",
-        "_page",
         "_typecodes",
         "_value_array",
         "_write_at_count",
@@ -54,39 +94,23 @@ class IndexFile:
     values: Column
 
     def __init__(self, path: Path, typecodes: str, max_bytes: int) -> None:
-        self._descriptor = -1
         # Held while the file and the count of written entries change together.
         self._lock = Lock()
         self._typecodes = typecodes
         self._entry = Struct(">" + typecodes)
+        self._file = PagedFile(path, PAGE_ENTRIES * self._entry.size)
         self.is_writable = False
         """Whether entries can be added."""
         self._written_count = 0
         self._write_at_count = 1
-        # Number and bytes of the last page read. A single value, so that both always agree.
-        self._page = (-1, b"")
         self.path = path
         self.max_entries = max_bytes // self._entry.size
         self._key_array = self._value_array = array("i")
         self.keys = self.values = self._key_array
 
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-
     def fileno(self) -> int:
         """Return the descriptor, opening the file at first use."""
-        if self._descriptor < 0:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        return self._descriptor
-
-    def page(self, number: int) -> bytes:
-        """Return the bytes of `PAGE_ENTRIES` entries, or of fewer at the end of the file."""
-        cached = self._page
-        if cached[0] != number:
-            size = PAGE_ENTRIES * self._entry.size
-            self._page = cached = (number, os.pread(self.fileno(), size, number * size))
-        return cached[1]
+        return self._file.fileno()
 
     def create(self) -> None:
         """Create an empty file, extended to its maximum size, in writable mode.
@@ -98,8 +122,8 @@ class IndexFile:
         if not self.path.is_file() or self.path.is_symlink():
             self.path.unlink(missing_ok=True)
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC
-        self._descriptor = os.open(self.path, flags, 0o644)
-        os.ftruncate(self._descriptor, self.max_entries * self._entry.size)
+        self._file.descriptor = os.open(self.path, flags, 0o644)
+        os.ftruncate(self._file.descriptor, self.max_entries * self._entry.size)
         self._use_memory(b"")
 
     def open(self) -> int:
@@ -185,10 +209,10 @@ class IndexFile:
             os.close(descriptor)
 
     def _descriptor_to_sync(self) -> int | None:
-        if self._descriptor >= 0:
+        if self._file.descriptor >= 0:
             self._write_pending()
             # The owner may close its own descriptor during the sync.
-            return os.dup(self._descriptor)
+            return os.dup(self._file.descriptor)
         try:
             return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -199,7 +223,7 @@ class IndexFile:
         """Close the descriptor and become read-only; the next use reopens the file."""
         with self._lock:
             self.is_writable = False
-            descriptor, self._descriptor = self._descriptor, -1
+            descriptor, self._file.descriptor = self._file.descriptor, -1
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -232,9 +256,9 @@ class IndexFile:
 
     def _use_file(self, count: int) -> None:
         key, value = (Struct(">" + code) for code in self._typecodes)
-        self.keys = FileColumn(self, key, 0, self._entry.size, count)
-        self.values = FileColumn(self, value, key.size, self._entry.size, count)
+        self.keys = FileColumn(self._file, key, 0, self._entry.size, count)
+        self.values = FileColumn(self._file, value, key.size, self._entry.size, count)
         self._key_array = self._value_array = array("i")
         self._note_written(count)
-        self._page = (-1, b"")
+        self._file.forget_page()
         self.is_writable = False

@@ -4,7 +4,7 @@ A copy lies in `<topic>-<partition>.<32 hex digits>-future`. When it has caught 
 original, it gets the original's name, and the original waits for deletion. A crash between these
 two renames leaves the partition in two log dirs; the file `moved-here` marks the newer log. It
 holds the time of the move in ms, because an earlier mark stays if the name of the log before it may
-not be gone from disk.
+not be gone from disk. When a move fails, the original gets a later mark than its copy.
 Source: KIP-113; the file is an addition of Ottla.
 """
 
@@ -15,6 +15,8 @@ import structlog
 
 from kafkawire.ids import TopicPartition
 from storage.directory.log_directory import LogDirectory
+from storage.directory.partition_directories import mark_moved, moved_ms
+from storage.disk.directory_health import offline_on_failure
 from storage.disk.layout import DirectoryState
 from storage.errors import StorageError
 from storage.log.log import Log
@@ -93,11 +95,14 @@ class FutureLogs:
         """
         partition = original.topic_partition
         copy, directory = self._copies[partition]
+        # The original may have the mark of an earlier move.
+        mark_ms = max(now_ms, moved_ms(original.directory) + 1)
         try:
             copy.update_config(original.config)
             copy.upkeep.close()
-            moved = directory.adopt(copy, now_ms, original.directory)
+            moved = directory.adopt(copy, now_ms, mark_ms)
         except StorageError:
+            _keep(original, mark_ms + 1)
             # The copy may be closed already; the next move creates another one.
             with suppress(StorageError):
                 self.drop(partition)
@@ -105,3 +110,12 @@ class FutureLogs:
         del self._copies[partition]
         moved.take_over_from(original)
         return moved, directory
+
+
+def _keep(original: Log, mark_ms: int) -> None:
+    """Mark the log in use as newer than its copy, which may have its new name on a failed disk."""
+    try:
+        with offline_on_failure(original.health):
+            mark_moved(original.directory, mark_ms)
+    except StorageError as error:
+        log.error("move.not_undone", partition=str(original.topic_partition), error=str(error))

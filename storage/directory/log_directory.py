@@ -23,7 +23,7 @@ from storage.directory.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from storage.directory.partition_directories import PartitionDirectories, mark_moved, moved_ms
+from storage.directory.partition_directories import PartitionDirectories, mark_moved
 from storage.disk.checkpoint import sync_directory
 from storage.disk.directory_health import (
     PASSING_ERRORS,
@@ -276,19 +276,20 @@ class LogDirectory:
                 write_topic_id(directory / PARTITION_METADATA, topic_id)
         return is_taken_back
 
-    def adopt(self, closed: Log, now_ms: int, replaced: Path) -> Log:
+    def adopt(self, closed: Log, now_ms: int, moved_ms: int) -> Log:
         """Rename the directory of `closed`, a log in this log dir, to its partition, and open it.
 
-        The directory `replaced` of the same name in another log dir is stale from then on, even if
-        it has the mark of an earlier move.
+        A directory of the same name in another log dir is stale from then on, unless it has the
+        mark of a move at `moved_ms` or later.
 
         Raises:
-            StorageError: the directory waits for its deletion, and no other one is stale.
+            StorageError: the directory waits for its deletion; if the disk failed, it may have its
+                new name, and the mark.
         """
         partition = closed.topic_partition
         name = partition_directory(partition)
         with offline_on_failure(self.health):
-            mark_moved(closed.directory, max(now_ms, moved_ms(replaced) + 1))
+            mark_moved(closed.directory, moved_ms)
             closed.directory.rename(self.path / name)
         try:
             self.partitions.sync()
@@ -306,6 +307,8 @@ class LogDirectory:
             with suppress(OSError):
                 stale = self.partitions.rename_unopened(partition, DirectoryState.DELETED)
                 self.partitions.remove_later(stale)
+                # Although the log dir may count as offline by now.
+                sync_directory(self.path)
             raise
 
     def _open_log(

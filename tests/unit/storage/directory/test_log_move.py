@@ -523,6 +523,55 @@ def test_failure_at_the_target_leaves_the_original_unchanged(one: Path, two: Pat
     logs.close()
 
 
+@pytest.mark.parametrize("mark", [None, "", str(NOW_MS + 9)])
+def test_copy_on_a_disk_that_dies_during_the_swap_does_not_replace_the_log_in_use(
+    one: Path, two: Path, tmp_path: Path, mark: str | None
+) -> None:
+    """The original may have the `mark` of an earlier move."""
+    logs = open_logs(one, two)
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+    if mark is not None:
+        (original.directory / "moved-here").write_text(mark)
+    no_sync = failing("fsync", errno.EROFS, at=two.__eq__)
+    no_rename = failing("rename", errno.EROFS, at=(two / "orders-0").__eq__)
+    with no_sync, no_rename, pytest.raises(LogDirOfflineError):
+        logs.end_move(PARTITION, NOW_MS)
+    assert homes(tmp_path) == ["one/0", "two/0"]
+    append(original)
+    stored = read_all(original)
+    crash(logs)
+    # The disk is repaired.
+    logs = open_logs(one, two)
+    assert log_of(logs).directory.parent == one
+    assert read_all(log_of(logs)) == stored
+    assert homes(tmp_path) == ["one/0", "two/delete"]
+    logs.close()
+
+
+def test_copy_that_cannot_be_opened_is_durably_renamed(
+    one: Path, two: Path, tmp_path: Path
+) -> None:
+    logs = open_logs(one, two)
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+    synced: list[tuple[Path, list[str]]] = []
+
+    def note(path: Path) -> bool:
+        synced.append((path, homes(tmp_path)))
+        return False
+
+    lack = failing("open", errno.EMFILE, at=lambda path: path.parent == two / "orders-0")
+    with lack, failing("fsync", at=note), pytest.raises(OutOfFilesError):
+        logs.end_move(PARTITION, NOW_MS)
+    assert (two, ["one/0", "two/delete"]) in synced
+    append(original)
+    logs.close()
+    logs = open_logs(one, two)
+    assert log_of(logs).log_end_offset == 61
+    logs.close()
+
+
 def two_logs(tmp_path: Path) -> tuple[Log, Log]:
     """Return an original, and a copy that has caught up with it."""
     original = open_log(tmp_path / "a" / "orders-0")

@@ -3,7 +3,8 @@
 Written records survive the death of their process in the page cache, but not a restart of the
 machine. If the stored id differs from the current one and the last shutdown was not clean, the logs
 may therefore lack records that were acknowledged. A missing file means the same: the log dir is
-new, wiped, replaced, or was last used by a version or program that does not write the file.
+new, wiped, replaced, was last used by a version or program that does not write the file, or its
+disk failed. In the last case a process of the same boot would otherwise trust the page cache.
 
 Bytes on disk: the kernel's boot id. Containers of one machine share it, as they share the cache.
 """

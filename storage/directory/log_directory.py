@@ -42,6 +42,7 @@ from storage.disk.layout import (
 )
 from storage.disk.space_reserve import SpaceReserve
 from storage.errors import CorruptCheckpointError, CorruptLogError, StorageError
+from storage.log import recovery
 from storage.log.log import Log
 from storage.log.partition_metadata import write_topic_id
 
@@ -69,12 +70,14 @@ class LogDirectory:
     ) -> None:
         self._reserve = SpaceReserve(path, reserve_bytes)
         self.path = path
-        self.health = DirectoryHealth(path, on_offline, self._reserve.release)
+        self.health = DirectoryHealth(path, on_offline, self._reserve.release, self._forget_boot_id)
         self.checkpoints = DirectoryCheckpoints(path, self.health)
         self.is_loaded = False
         """Whether all its logs have been opened, so that `close` may mark a clean shutdown."""
         self.is_doubtful = False
         """Whether its logs may lack records; then `close` marks no clean shutdown."""
+        self._may_have_broken = False
+        """Whether its disk may have failed since the boot, so that the page cache may differ."""
         self._boot_id = boot_id
         self.write_bounds: Callable[[], None] = lambda: None
         """Writes the recovery points and log start offsets of the logs in this log dir."""
@@ -102,6 +105,7 @@ class LogDirectory:
         stored = read_boot_id(self.path / BOOT_ID)
         was_clean = (self.path / CLEAN_SHUTDOWN).exists()
         self.is_doubtful = may_lack_records(stored, self._boot_id, was_clean=was_clean)
+        self._may_have_broken = self.is_doubtful and stored is None
         if not self.is_doubtful and stored != self._boot_id:
             # Before the marker is removed, so that a crash in between is not taken for a loss.
             self._store_boot_id(self._boot_id)
@@ -131,6 +135,17 @@ class LogDirectory:
                 raise
             # After the next crash the logs count as doubtful, although they may be complete.
             log.warning("boot_id.not_stored", path=str(self.path), error=str(error))
+
+    def _forget_boot_id(self) -> None:
+        """Have the next start count the logs as doubtful, although it may be of the same boot.
+
+        Only that boot matters, so the removal need not be durable.
+        """
+        try:
+            (self.path / BOOT_ID).unlink(missing_ok=True)
+        except OSError as error:
+            # The next start of this boot trusts the logs, unless an operator removes the file.
+            log.error("boot_id.not_removed", path=str(self.path), error=str(error))
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Mark the log dir as property of this broker; durable on return.
@@ -178,13 +193,17 @@ class LogDirectory:
     def _load_log(
         self, partition: TopicPartition, name: str, config: LogConfig, now_ms: int
     ) -> Log | None:
+        recovery_point = self.checkpoints.recovery_points.get(partition, Offset(0))
+        if self._may_have_broken:
+            with offline_on_failure(self.health):
+                recovery.drop_cached(self.path / name, recovery_point)
         try:
             return self._open_log(
                 partition,
                 name,
                 config,
                 now_ms,
-                recovery_point=self.checkpoints.recovery_points.get(partition, Offset(0)),
+                recovery_point=recovery_point,
                 log_start_offset=self.checkpoints.log_starts.get(partition, Offset(0)),
                 high_watermark=self.checkpoints.high_watermarks.get(partition),
                 is_gapless=self._may_have_lost_power

@@ -69,6 +69,21 @@ def sync_data(descriptor: int) -> None:
         raise OSError(errno.EIO, f"not known to be on disk: {error}") from error
 
 
+def drop_pages(path: Path) -> None:
+    """Drop the pages of a file from the page cache, so that the next read is from the disk.
+
+    Raises:
+        OSError: pages that were not written yet could not be written now.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # Only clean pages can be dropped.
+        sync_data(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
 def write_entries(path: Path, entries: Iterable[str], *, is_durable: bool = True) -> None:
     """Replace the checkpoint at `path` with `entries`, one per line.
 

@@ -35,8 +35,8 @@ _T = TypeVar("_T")
 class DirectoryHealth:
     """The state of one log dir, shared by all logs in it; any thread may change it.
 
-    `on_offline` is called once, `on_full` each time the dir becomes full. Both run synchronously in
-    the thread that met the failure.
+    `on_offline` is called once, and before it `on_broken` if the disk failed; `on_full` is called
+    each time the dir becomes full. All run synchronously in the thread that met the failure.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class DirectoryHealth:
         path: Path,
         on_offline: Callable[[Path], None] = lambda _path: None,
         on_full: Callable[[], None] = lambda: None,
+        on_broken: Callable[[], None] = lambda: None,
     ) -> None:
         self.path = path
         self.failure: str | None = None
@@ -54,6 +55,7 @@ class DirectoryHealth:
         """Damaged segments, each with the first damage found in it."""
         self._on_offline = on_offline
         self._on_full = on_full
+        self._on_broken = on_broken
 
     @property
     def is_full(self) -> bool:
@@ -89,13 +91,18 @@ class DirectoryHealth:
         if error.errno in FULL_ERRORS and self.failure is None:
             self.note_full(str(error))
             return LogDirFullError(self.path, str(error))
-        return self.give_up(str(error))
+        return self.give_up(str(error), is_broken=True)
 
-    def give_up(self, reason: str) -> LogDirOfflineError:
-        """Take the dir offline; return the error to raise."""
+    def give_up(self, reason: str, *, is_broken: bool = False) -> LogDirOfflineError:
+        """Take the dir offline; return the error to raise.
+
+        `is_broken` means that the disk failed, so that earlier writes may be lost.
+        """
         if self.failure is None:
             self.failure = self.refusal = reason
             log.error("log_dir.offline", path=str(self.path), error=reason)
+            if is_broken:
+                self._on_broken()
             self._on_offline(self.path)
         return LogDirOfflineError(self.path, reason)
 

@@ -7,11 +7,14 @@ behind that byte is kept, even if it looks valid, and nothing in the middle is r
 
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 import structlog
 
 from kafkawire.ids import LeaderEpoch, Offset
+from storage.disk.checkpoint import drop_pages
+from storage.disk.layout import LOG_SUFFIX, parse_segment_file
 from storage.errors import CorruptLogError
 from storage.log.leader_epochs import LeaderEpochs
 from storage.segment.batch_scan import find_batch, walk_headers, walk_valid
@@ -22,6 +25,28 @@ from storage.segment.segment import Segment
 log = structlog.get_logger(__name__)
 
 SAMPLED_ENTRIES: Final = 1024
+
+
+def drop_cached(directory: Path, recovery_point: Offset) -> None:
+    """Have the files of the segments to recover read from the disk, not from the page cache.
+
+    After a failed sync the kernel counts pages as clean that are not on disk. A recovery that read
+    them would raise the recovery point over records that the next loss of power removes.
+
+    Raises:
+        OSError: the disk still fails.
+    """
+    names = {path: parse_segment_file(path.name) for path in directory.iterdir() if path.is_file()}
+    files = {path: name for path, name in names.items() if name is not None}
+    below = [
+        name.base_offset
+        for name in files.values()
+        if name.suffix == LOG_SUFFIX and name.base_offset < recovery_point
+    ]
+    first = max(below, default=Offset(0))
+    for path, name in files.items():
+        if name.base_offset >= first:
+            drop_pages(path)
 
 
 def recover_segment(segment: Segment, epochs: LeaderEpochs, limit: Offset | None) -> int:

@@ -1,9 +1,12 @@
-"""Log dirs that may have lost records when the machine was restarted: `storage.directory.boot_id`.
+"""Log dirs that may have lost records: `storage.directory.boot_id`.
 
-`crash` is the death of the process; another boot id afterwards is a restart of the machine.
+They lost them when the machine was restarted, or their disk failed. `crash` is the death of the
+process; another boot id afterwards is a restart of the machine.
 """
 
 import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,20 @@ from kafkawire.ids import TopicPartition
 from storage.directory import boot_id
 from storage.directory.boot_id import current_boot_id, may_lack_records
 from storage.directory.logs import Logs
-from tests.unit.storage.faults import failing
-from tests.unit.storage.logs import PARTITION, crash, create, open_logs
+from storage.errors import LogDirFullError, LogDirOfflineError, OutOfFilesError, StorageError
+from storage.log.log import Log
+from tests.unit.storage.faults import failing, path_of
+from tests.unit.storage.logs import (
+    PARTITION,
+    append,
+    crash,
+    create,
+    fill,
+    log_of,
+    offsets_in,
+    open_logs,
+    read_all,
+)
 
 STORED = ".ottla-boot-id"
 
@@ -134,3 +149,86 @@ def test_broken_disk_goes_offline_alone(one: Path, two: Path) -> None:
         logs.accept()
     assert logs.table.offline_paths == (one,)
     assert logs.doubtful_paths == []
+
+
+def fail_to_flush(log: Log) -> None:
+    """Append a record that a failing disk does not take."""
+    append(log)
+    with failing("fdatasync"), pytest.raises(LogDirOfflineError):
+        log.upkeep.flush()
+
+
+@pytest.mark.parametrize("is_orderly", [True, False])
+def test_failed_sync_leaves_a_doubt_for_the_next_start(one: Path, is_orderly: bool) -> None:
+    logs = run(one, boot="a")
+    fail_to_flush(log_of(logs))
+    if is_orderly:
+        logs.close()
+    crash(logs)
+    assert is_doubtful(one, boot="a")
+    assert is_doubtful(one, boot="a"), "until the logs are accepted"
+    crash(run(one, boot="a"))
+    assert not is_doubtful(one, boot="a")
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "work", "error"),
+    [
+        ("pwrite", errno.ENOSPC, append, LogDirFullError),
+        ("open", errno.EMFILE, lambda log: log.upkeep.flush(), OutOfFilesError),
+    ],
+)
+def test_lack_of_space_or_descriptors_leaves_no_doubt(
+    one: Path, call: str, number: int, work: Callable[[Log], object], error: type[StorageError]
+) -> None:
+    logs = run(one, boot="a")
+    append(log_of(logs))
+    with failing(call, number), pytest.raises(error):
+        work(log_of(logs))
+    crash(logs)
+    assert not is_doubtful(one, boot="a")
+
+
+def test_boot_id_that_a_broken_disk_keeps_is_reported(one: Path) -> None:
+    logs = run(one, boot="a")
+    with failing("unlink", errno.EROFS), capture_logs() as events:
+        fail_to_flush(log_of(logs))
+    assert "boot_id.not_removed" in [each["event"] for each in events]
+    crash(logs)
+
+
+def test_recovery_after_a_failed_sync_reads_the_disk(
+    one: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = run(one, boot="a")
+    log = log_of(logs)
+    fill(log, 3)
+    log.upkeep.flush()
+    [on_disk] = {each.size_bytes for each in log.segments}
+    fail_to_flush(log)
+    crash(logs)
+
+    def drop(descriptor: int, offset: int, length: int, advice: int) -> None:
+        assert (offset, length, advice) == (0, 0, os.POSIX_FADV_DONTNEED)
+        if (path := path_of(descriptor)).suffix == ".log":
+            os.truncate(path, on_disk)
+
+    monkeypatch.setattr(os, "posix_fadvise", drop)
+    logs = open_logs(one, boot_id="a")
+    assert offsets_in(read_all(log_of(logs))) == [0, 1, 2]
+    logs.close()
+
+
+@pytest.mark.parametrize("next_boot", ["a", "b"])
+def test_cache_is_kept_without_a_failed_sync(
+    one: Path, monkeypatch: pytest.MonkeyPatch, next_boot: str
+) -> None:
+    logs = run(one, boot="a")
+    fill(log_of(logs), 3)
+    crash(logs)
+
+    def drop(descriptor: int, *_: int) -> None:
+        raise AssertionError(path_of(descriptor))
+
+    monkeypatch.setattr(os, "posix_fadvise", drop)
+    crash(open_logs(one, boot_id=next_boot))

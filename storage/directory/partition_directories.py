@@ -102,7 +102,8 @@ class PartitionDirectories:
     def remove_due(self, clock_ms: int, delay_ms: int) -> None:
         """Remove directories that have waited for `delay_ms` since their first call.
 
-        Any thread may call this, but only one at a time.
+        Any thread may call this, but only one at a time. A directory in which a file appears or
+        vanishes meanwhile is left to the next call.
 
         Raises:
             StorageError: a directory could not be removed; the next call retries.

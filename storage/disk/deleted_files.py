@@ -4,9 +4,14 @@ The delay lets a reader that is about to open a file, and an operator who acts i
 it. A crash loses the list; the next start removes the files that it finds.
 """
 
+import errno
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Lock
+from typing import Final
+
+CHANGED_ERRORS: Final = frozenset({errno.ENOENT, errno.ENOTEMPTY})
+"""Errors of the removal of a directory in which somebody removed or wrote a file meanwhile."""
 
 
 class DeletedFiles:
@@ -36,6 +41,8 @@ class DeletedFiles:
     ) -> None:
         """Remove the paths that have waited for `delay_ms`, by a monotonic clock.
 
+        A directory that changes during its removal keeps waiting.
+
         Raises:
             OSError: a path could not be removed. It keeps waiting; the others were removed.
         """
@@ -50,7 +57,8 @@ class DeletedFiles:
             try:
                 remove(path)
             except OSError as error:
-                failure = failure or error
+                if error.errno not in CHANGED_ERRORS:
+                    failure = failure or error
                 waiting.append((since_ms, path))
         self._waiting = waiting
         if failure is not None:

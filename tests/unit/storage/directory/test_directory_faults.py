@@ -260,6 +260,47 @@ def test_log_that_cannot_be_closed_does_not_keep_others_open(one: Path, two: Pat
     logs.close()
 
 
+def test_file_that_vanishes_during_the_removal_of_a_log_does_not_matter(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    fill(create(logs), 7)
+    logs.delete(A)
+
+    def vanish(path: Path) -> bool:
+        if path.suffix == ".index":
+            [file] = tmp_path.glob(f"orders-0*/{path.name}")
+            file.rename(tmp_path / "elsewhere")
+        return False
+
+    with failing("unlink", at=vanish):
+        logs.remove_deleted(0, delay_ms=0)
+    assert logs.table.offline_paths == ()
+    logs.remove_deleted(1, delay_ms=0)
+    assert names(tmp_path, "orders-0*") == []
+    logs.close()
+
+
+def test_file_that_appears_during_the_removal_of_a_log_is_removed_later(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    fill(create(logs), 7)
+    fill(create(logs, B), 3)
+    logs.delete(A)
+    logs.delete(B)
+
+    def appear(path: Path) -> bool:
+        if path.name.startswith("orders-0"):
+            (tmp_path / path.name / "late").touch()
+        return False
+
+    with failing("rmdir", at=appear):
+        logs.remove_deleted(0, delay_ms=0)
+    assert logs.table.offline_paths == ()
+    [left] = names(tmp_path, "*-delete")
+    assert names(tmp_path / left, "*") == ["late"]
+    logs.remove_deleted(1, delay_ms=0)
+    assert names(tmp_path, "*-delete") == []
+    logs.close()
+
+
 def test_failed_removal_is_retried_and_delays_no_other(tmp_path: Path) -> None:
     stubborn, other = tmp_path / "a", tmp_path / "b"
     for path in (stubborn, other):

@@ -402,10 +402,12 @@ class LocalLog:
     def close(self) -> None:
         """Sync, and leave the files in the state for a start without recovery."""
         self.cancel_swap()
+        if self.has_dropped_producers:
+            # If this fails, the next start recovers the log. A clean one without a snapshot would
+            # take it for a log without producers.
+            self.reload_producers()
         self._active.close()
-        if not self.has_dropped_producers:
-            # Otherwise the next start reads the state from the batches.
-            self._write_last_snapshot()
+        self._write_last_snapshot()
         end_offset = self.log_end_offset
         if self._saved_offset != end_offset:
             # Even if all batches are flushed: the indexes and the snapshot were written just now.

@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +13,24 @@ from structlog.testing import capture_logs
 from kafkawire.ids import Offset
 from kafkawire.records import TimestampType, read_header, write_header
 from storage.config.log_config import LogConfig
-from storage.errors import OutOfOrderSequenceError, StorageError
+from storage.directory.logs import Logs
+from storage.disk.layout import CLEAN_SHUTDOWN
+from storage.errors import OutOfFilesError, OutOfOrderSequenceError, StorageError
 from storage.log.log import Log
 from storage.producers import producer_replay
 from storage.producers.producer_snapshots import snapshot_offsets, write_snapshot
 from tests.faults import Fault, Injection, injected
 from tests.unit.storage.compacting import COMPACTED, clean
 from tests.unit.storage.faults import failing, path_of
-from tests.unit.storage.logs import NOW_MS, PARTITION, fill, open_log
+from tests.unit.storage.logs import (
+    NOW_MS,
+    PARTITION,
+    create,
+    fill,
+    log_of,
+    open_log,
+    open_logs,
+)
 from tests.unit.storage.produced_batches import follow, marker, produced, write
 
 CONFIG = LogConfig(segment_bytes=1_000)
@@ -388,6 +399,36 @@ def test_failed_truncation_forgets_dropped_batches(tmp_path: Path, ending: str) 
         assert repeat(log, 29) is None
         assert repeat(log, 14) == 14
     assert "listdir" in hits
+
+
+def failed_to_truncate(logs: Logs) -> Log:
+    """Return a log whose truncation has dropped a batch, but not reloaded the producers."""
+    log = create(logs)
+    for number in range(5):
+        write(log, produced(7, number))
+    write(log, produced(8, 0, is_transactional=True))
+    write(log, produced(7, 5))
+    with failing("listdir", errno.EMFILE), pytest.raises(OutOfFilesError):
+        log.truncate_to(Offset(6))
+    return log
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_producers_are_known_after_a_failed_truncation_and_a_stop(
+    one: Path, is_clean: bool
+) -> None:
+    """Without a snapshot, a clean start would take the log for one without producers."""
+    logs = open_logs(one)
+    log = failed_to_truncate(logs)
+    with nullcontext() if is_clean else failing("listdir", errno.EMFILE):
+        logs.close()
+    assert snapshot_offsets(log.directory) == ([6] if is_clean else [])
+    assert (one / CLEAN_SHUTDOWN).exists() is is_clean
+    logs = open_logs(one)
+    log = log_of(logs)
+    assert repeat(log, 4) == 4
+    assert log.last_stable_offset(log.log_end_offset) == 5
+    logs.close()
 
 
 def injection_ends(log: Log, injection: Injection) -> bool:

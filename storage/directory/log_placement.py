@@ -52,9 +52,24 @@ class LogPlacement:
         if self._table.offline_paths:
             # They may hold stale logs, which the next start knows by the marks of the newer ones.
             return
-        for partition, directory in self._table.homes.items():
-            if directory.partitions.has_moved_here(partition):
-                directory.partitions.forget_move(partition)
+        try:
+            self._forget_moves()
+        except StorageError as error:
+            # The next start does so.
+            log.error("moves.not_forgotten", error=str(error))
+
+    def _forget_moves(self) -> None:
+        """Remove the marks of the logs that have replaced stale ones, which were set aside."""
+        moved = [
+            (partition, directory)
+            for partition, directory in self._table.homes.items()
+            if directory.partitions.has_moved_here(partition)
+        ]
+        if moved:
+            # First, because a loss of power could bring back the name of a stale log.
+            self._table.for_each_directory(lambda each: each.partitions.sync())
+        for partition, directory in moved:
+            directory.partitions.forget_move(partition)
 
     def _is_useful(self, copy: Log, directory: LogDirectory) -> bool:
         """Whether the copy of an earlier process may replace its original."""

@@ -500,6 +500,43 @@ def test_moved_copy_replaces_the_outdated_log(tmp_path: Path, first: str) -> Non
     both.close()
 
 
+def marked_on_one(tmp_path: Path) -> None:
+    """Write an outdated log to the log dir `two`, and the one that has replaced it to `one`."""
+    for name, count in (("one", 5), ("two", 3)):
+        fill(open_log(tmp_path / name / "orders-0"), count)
+    (tmp_path / "one" / "orders-0" / "moved-here").write_text("1")
+
+
+def test_mark_of_a_move_stays_until_the_outdated_log_is_durably_gone(
+    one: Path, two: Path, tmp_path: Path
+) -> None:
+    marked_on_one(tmp_path)
+    mark = one / "orders-0" / "moved-here"
+    synced: list[tuple[Path, list[str], bool]] = []
+
+    def note(path: Path) -> bool:
+        synced.append((path, homes(tmp_path), mark.exists()))
+        return False
+
+    with failing("fsync", at=note):
+        logs = open_logs(one, two)
+    assert (two, ["one/0", "two/delete"], True) in synced
+    assert not mark.exists()
+    logs.close()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_start_keeps_the_mark_of_a_move_that_it_cannot_make_durable(
+    one: Path, two: Path, tmp_path: Path, number: int
+) -> None:
+    marked_on_one(tmp_path)
+    with failing("fsync", number, at=two.__eq__):
+        logs = open_logs(one, two)
+    assert (one / "orders-0" / "moved-here").exists()
+    assert log_of(logs).log_end_offset == 5
+    crash(logs)
+
+
 @pytest.mark.parametrize("first", ["one", "two"])
 def test_later_move_wins(tmp_path: Path, first: str) -> None:
     other = "two" if first == "one" else "one"

@@ -29,15 +29,19 @@ class StoredEpochs:
 
     The file is written when a leadership begins, for tools that read the files of a running broker.
     It is synced only when durability matters. Otherwise another epoch is added in place, because a
-    failover may do so for thousands of partitions at once.
+    failover may do so for thousands of partitions at once. After a crash of the process, the
+    `stored` epochs may not be durable.
     """
 
-    def __init__(self, history: LeaderEpochs, stored: tuple[EpochEntry, ...]) -> None:
+    def __init__(
+        self, history: LeaderEpochs, stored: tuple[EpochEntry, ...], *, is_durable: bool
+    ) -> None:
         self.history = history
         self.begun = UNDEFINED_EPOCH
         """The newest epoch that was stored when it began; every append compares with it."""
         self._stored = stored
-        self._is_durable = True
+        # A log without epochs needs no file.
+        self._is_durable = is_durable or not stored
         # Whether leaderships have been dropped that the file on disk may still hold.
         self._is_drop_due = False
         # Whether the file may hold a part of a failed overwrite.

@@ -139,7 +139,7 @@ class Log:
         self.lower_checkpoints: Callable[[], None] = lambda: None
         """Lowers the checkpoints on disk to the bounds of this log; its log dir sets it."""
         self._local = local
-        self._epochs = StoredEpochs(loaded.epochs, loaded.stored_epochs)
+        self._epochs = StoredEpochs(loaded.epochs, loaded.stored_epochs, is_durable=loaded.is_clean)
         self.upkeep = LogUpkeep(local, self._epochs, topic_partition, health)
         """Flushing, rolling, swapping, closing."""
         self.lowest_end_offset = local.log_end_offset

@@ -117,7 +117,7 @@ def epochs_of(directory: Path, count: int) -> StoredEpochs:
     """Return a history of `count` leaderships that is on disk."""
     entries = [EpochEntry(LeaderEpoch(10 + n), Offset(1_000_000 + n * 111)) for n in range(count)]
     write_epochs(directory / "leader-epoch-checkpoint", entries)
-    return StoredEpochs(LeaderEpochs(entries), tuple(entries))
+    return StoredEpochs(LeaderEpochs(entries), tuple(entries), is_durable=True)
 
 
 def begin_next(epochs: StoredEpochs, directory: Path) -> None:
@@ -262,6 +262,28 @@ def test_a_flush_covers_no_batch_whose_epoch_is_stored_later(
     restarted = open_log(log.directory, was_clean=False, recovery_point=log.recovery_point)
     assert restarted.log_end_offset == log.log_end_offset
     assert restarted.leader_epochs.entries == log.leader_epochs.entries
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_first_flush_after_a_crash_syncs_the_epochs(
+    log: Log, monkeypatch: pytest.MonkeyPatch, was_clean: bool
+) -> None:
+    """The process may have died before a flush; only an orderly stop leaves a durable file."""
+    fill(log, 3, epoch=1)
+    if was_clean:
+        log.upkeep.close()
+    restarted = open_log(log.directory, was_clean=was_clean)
+    fill(restarted, 1, epoch=1)
+    on_disk = durable_writes(monkeypatch)
+    for _ in range(2):
+        restarted.upkeep.flush()
+    assert [each.splitlines()[2:] for each in on_disk] == ([] if was_clean else [[b"1 0"]])
+
+
+def test_log_without_epochs_gets_no_file_after_a_crash(log: Log) -> None:
+    restarted = open_log(log.directory, was_clean=False)
+    restarted.upkeep.close()
+    assert not (log.directory / "leader-epoch-checkpoint").exists()
 
 
 class WatchedLock:

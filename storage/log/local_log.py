@@ -20,6 +20,7 @@ from kafkawire.records import BatchHeader
 from storage.config.log_config import LogConfig
 from storage.disk.checkpoint import sync_directory
 from storage.disk.deleted_files import DeletedFiles
+from storage.disk.layout import PRODUCER_SNAPSHOT_SUFFIX, segment_file
 from storage.log.loading import LoadedLog
 from storage.log.segment_swap import SegmentSwap
 from storage.producers import producer_replay, producer_snapshots
@@ -421,7 +422,9 @@ class LocalLog:
     def _write_last_snapshot(self) -> None:
         """Write a final producer snapshot; sync it unless it is empty."""
         end_offset = self.log_end_offset
-        if end_offset > self._snapshot_offset:
+        path = segment_file(self.directory, end_offset, PRODUCER_SNAPSHOT_SUFFIX)
+        # The start has removed a damaged one.
+        if end_offset > self._snapshot_offset or (end_offset and not path.exists()):
             producer_snapshots.write_snapshot(
                 self.directory, end_offset, self.producers, is_durable=len(self.producers) > 0
             )

@@ -401,6 +401,19 @@ def test_failed_truncation_forgets_dropped_batches(tmp_path: Path, ending: str) 
     assert "listdir" in hits
 
 
+def test_damaged_snapshot_is_replaced_by_the_next_stop(directory: Path) -> None:
+    log = open_log(directory)
+    for number in range(5):
+        write(log, produced(7, number))
+    log.upkeep.close()
+    [snapshot] = directory.glob("*.snapshot")
+    stored = snapshot.read_bytes()
+    snapshot.write_bytes(bytes(len(stored)))
+    open_log(directory).upkeep.close()
+    assert snapshot.read_bytes() == stored
+    assert repeat(open_log(directory), 4) == 4
+
+
 def failed_to_truncate(logs: Logs) -> Log:
     """Return a log whose truncation has dropped a batch, but not reloaded the producers."""
     log = create(logs)

@@ -269,7 +269,7 @@ class ReplicaRoles:
         if replica.leadership is not None and replica.may_have_missed_leader(leader_epoch):
             # A coordinator between may have sent markers, in a later epoch than this one's and of
             # decisions that only the log has: the coordinators here load the partition again
-            # (ADR 0112). The replica leads on with its log, and its producers wait on.
+            # (ADR 0108). The replica leads on with its log, and its producers wait on.
             self._events.resigned(replica.topic_partition)
         replica.lead(leadership)
         self._events.became_leader(replica.topic_partition, leader_epoch)

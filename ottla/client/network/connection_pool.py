@@ -227,7 +227,10 @@ class ConnectionPool:
         """Log the error of an attempt, which no caller gets; keep it for `take_errors`."""
         broker_id, name = key.broker_id, key.purpose.name.lower()
         if isinstance(error, OttlaError):
-            log.warning("connection.failed broker=%d purpose=%s error=%s", broker_id, name, error)
+            level = logging.INFO if error.retriable else logging.WARNING
+            log.log(
+                level, "connection.failed broker=%d purpose=%s error=%s", broker_id, name, error
+            )
             self._errors[key] = error
         else:
             log.error("connection.failed broker=%d purpose=%s", broker_id, name, exc_info=error)

@@ -23,8 +23,11 @@ from speedups.modules import (
 ROOT = Path(__file__).resolve().parents[3]
 SUFFIX = EXTENSION_SUFFIXES[0]
 HOT = [name for group in GROUPS for name in module_names(group)]
-GUARDED = {"storage.segment.index_file.IndexFile", "storage.segment.log_file.LogFile"}
-"""Classes with a destructor. Two threads use an attribute that may hold one only under a lock."""
+GUARDED = {"storage.segment.index_file.PagedFile", "storage.segment.log_file.LogFile"}
+"""Classes with a destructor.
+
+Two threads use an attribute that may hold one, or its last owner, only under a lock.
+"""
 # Prints whether a process may import binaries, and the file of an imported module.
 REPORT = """
 import sys

@@ -9,8 +9,8 @@ Until the target is in sync, both origin and target replicas hold the partition.
   the target cannot lead, and leaves the partition without a leader.)
 
 The next controller can repeat each step. Invariant: replicas dropped by a changed or cancelled
-reassignment are never the whole in-sync set, unless the topic allows unclean elections; then
-another replica is elected first.
+reassignment are never the whole in-sync set, unless the topic allows unclean elections. If the
+leader or the whole set is dropped, another replica is elected first.
 
 Source: kafka.controller.KafkaController.onPartitionReassignment of Kafka 3.9; for the invariant
 ReplicationControlManager.cancelPartitionReassignment.
@@ -289,7 +289,8 @@ def _remove(cluster: Cluster, partition: TopicPartition, gone: Sequence[BrokerId
     """
     replicas = _replicas(partition, gone)
     batch = RequestBatch(cluster)
-    if _is_all_in_sync(cluster, partition, gone):
+    state = cluster.leaderships.get(partition)
+    if state is not None and (state.leader in gone or set(state.isr) <= set(gone)):
         yield from elect(cluster, batch, (partition,), Strategy.OFFLINE)
     yield from to_offline(cluster, batch, replicas)
     yield from batch.send()

@@ -10,10 +10,12 @@ from clusterstate.leader_and_isr import LeaderAndIsr
 from controller import leader_elections
 from controller.cluster import Cluster
 from controller.effects import Plan
+from controller.partition_state import PartitionState
 from controller.partition_state_writes import change_states
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.request_batch import RequestBatch
 from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.sentinels import NO_LEADER
 
 
 def mark(
@@ -38,7 +40,10 @@ def to_online(cluster: Cluster, batch: RequestBatch, replicas: Iterable[Partitio
 def to_offline(
     cluster: Cluster, batch: RequestBatch, replicas: Iterable[PartitionReplica]
 ) -> Plan[None]:
-    """Stop replicas without deleting them, and remove them from their in-sync sets."""
+    """Stop replicas without deleting them, and remove them from their in-sync sets.
+
+    A partition whose leader is among them becomes OFFLINE.
+    """
     gone: dict[TopicPartition, set[BrokerId]] = {}
     for replica in mark(cluster, replicas, ReplicaState.OFFLINE):
         batch.add_stop_replica(replica.broker, replica.partition, delete=False)
@@ -51,7 +56,9 @@ def to_offline(
 
     known = [partition for partition in gone if partition in cluster.leaderships]
     changes = yield from change_states(cluster, known, decide)
-    for partition in changes.changed:
+    for partition, state in changes.changed.items():
+        if state.leader == NO_LEADER:
+            cluster.move_partition(partition, PartitionState.OFFLINE)
         remaining = set(cluster.assignment(partition).replicas) - gone[partition]
         batch.add_leader_and_isr(sorted(remaining), partition)
     for partition in gone:

@@ -71,10 +71,15 @@ def on_znode(cluster: Cluster) -> Plan[None]:
 
 
 def on_rebalance(cluster: Cluster) -> Plan[None]:
-    """Elect the preferred leaders of each broker whose imbalance exceeds the limit."""
+    """Elect the preferred leaders of each broker whose imbalance exceeds the limit.
+
+    A reassignment in progress elects its own leader at its end.
+    """
     preferred: dict[BrokerId, list[TopicPartition]] = {}
     for partition in sorted(cluster.partitions):
-        if partition in cluster.leaderships and not cluster.is_being_deleted(partition.topic):
+        if partition in cluster.moving or cluster.is_being_deleted(partition.topic):
+            continue
+        if partition in cluster.leaderships:
             first = cluster.assignment(partition).replicas[0]
             preferred.setdefault(first, []).append(partition)
     limit = cluster.config.leader_imbalance_per_broker_percentage / 100

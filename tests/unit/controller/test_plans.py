@@ -37,6 +37,8 @@ from controller.live_brokers import read_brokers
 from controller.partition_state import PartitionState
 from controller.partition_transitions import FIRST_ELECTIONS_TIMEOUT_MS, MAX_NAMED, Strategy, elect
 from controller.plan import Planner
+from controller.replica_state import PartitionReplica
+from controller.replica_transitions import to_offline
 from controller.request_batch import RequestBatch
 from controller.topics import adopt_topics
 from kafkawire.errors import ErrorCode
@@ -583,6 +585,40 @@ def test_a_replica_that_becomes_the_only_in_sync_one_is_not_deleted() -> None:
     assert not any(deletes)
 
 
+def led_by_an_adding_replica() -> Harness:
+    """Reassign a partition from brokers 1 and 2 to 3 and 4; 3 gets in sync, and leads."""
+    harness = Harness((1, 2))
+    for broker in (BrokerId(4), BrokerId(5)):
+        join(harness.coordinator, broker)
+    harness.do(e.BrokerChange())
+    assert harness.move({T0: (B3, BrokerId(4))}) == {T0: ErrorCode.NONE}
+    is_in_sync(harness, 1)
+    assert harness.do(e.ElectLeadersRequested([T0])) == {T0: ErrorCode.NONE}
+    assert (harness.state().leader, harness.state().isr) == (3, (1, 2, 3))
+    harness.driver.effects.clear()
+    return harness
+
+
+def test_a_new_target_without_the_leader_elects_another_in_sync_replica() -> None:
+    harness = led_by_an_adding_replica()
+    assert harness.move({T0: (BrokerId(4), BrokerId(5))}) == {T0: ErrorCode.NONE}
+    assert (harness.state().leader, set(harness.state().isr)) == (1, {1, 2})
+    assert harness.cluster.partition_state(T0) is PartitionState.ONLINE
+    assert deleted_replicas(harness) == [B3]
+
+
+def test_a_partition_whose_leader_is_stopped_is_offline_until_another_is_elected() -> None:
+    harness = led_by_an_adding_replica()
+    batch = RequestBatch(harness.cluster)
+    lost = [PartitionReplica(T0, B3)]
+    harness.driver.run(to_offline(harness.cluster, batch, lost))
+    assert (harness.state().leader, set(harness.state().isr)) == (NO_LEADER, {1, 2})
+    assert harness.cluster.partition_state(T0) is PartitionState.OFFLINE
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert harness.state().leader == B1, "the next event elects a leader"
+
+
 def test_a_reassignment_requested_by_a_tool_is_performed() -> None:
     harness = Harness((1, 2), (2, 1))
     targets = {T0: (B2, B1), TopicPartition("gone", 0): (B1,)}
@@ -634,6 +670,16 @@ def test_a_rebalance_restores_preferred_leaders() -> None:
     harness.do(e.RebalanceDue())
     assert (harness.state().leader, harness.state(TopicPartition("orders", 1)).leader) == (2, 1)
     assert [one.delay_ms for one in harness.driver.take(Enqueue)] == [300_000]
+
+
+def test_a_rebalance_leaves_partitions_under_reassignment_to_their_leaders() -> None:
+    harness = Harness((1, 2))
+    join(harness.coordinator, BrokerId(4))
+    harness.do(e.BrokerChange())
+    assert harness.move({T0: (B3, BrokerId(4))}) == {T0: ErrorCode.NONE}
+    is_in_sync(harness, 1)
+    harness.do(e.RebalanceDue())
+    assert (harness.state().leader, harness.cluster.moving) == (1, {T0})
 
 
 def test_the_request_of_a_tool_for_preferred_elections_is_deleted() -> None:

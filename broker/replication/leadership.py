@@ -140,7 +140,7 @@ class Leadership:
         opened = self._may_join(follower, keeps_up=keeps_up)
         if opened:
             assert isinstance(self.state, Committed)
-            self._move_to(self.state.expand(follower))
+            self._move_to(self.state.expand(follower, broker_epoch))
         if progress.log_end_offset != previous_end or opened:
             self._advance_high_watermark(now_ms)
         return opened
@@ -275,7 +275,9 @@ class Leadership:
             # The partition epoch proves that it is still recorded. It may have registered again in
             # the meantime, without another fetch of this partition.
             return UNKNOWN_BROKER_EPOCH
-        return self._followers[broker].broker_epoch
+        assert isinstance(self.state, PendingExpand), "no other proposal has a new member"
+        # Not the epoch of the latest fetch: the next incarnation may have lost records.
+        return self.state.joining_epoch
 
     def _advance_high_watermark(self, now_ms: int) -> None:
         # Below min ISR nothing is committed: a consumer could read records that one crash can undo.

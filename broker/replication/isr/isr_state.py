@@ -36,10 +36,10 @@ class Committed:
         """Union of all sets that may be recorded."""
         return self.isr
 
-    def expand(self, joining: BrokerId) -> "PendingExpand":
-        """Propose that a replica joins."""
+    def expand(self, joining: BrokerId, joining_epoch: int) -> "PendingExpand":
+        """Propose that the incarnation of a replica with a broker epoch joins."""
         assert joining not in self.isr
-        return PendingExpand(self.isr, joining)
+        return PendingExpand(isr=self.isr, joining=joining, joining_epoch=joining_epoch)
 
     def shrink(self, leaving: Set[BrokerId]) -> "PendingShrink":
         """Propose that replicas leave."""
@@ -48,12 +48,16 @@ class Committed:
         return PendingShrink(self.isr, frozenset(leaving))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingExpand:
-    """A proposal to add `joining` to `isr` is open."""
+    """A proposal to add `joining` to `isr` is open.
+
+    `joining_epoch` is the broker epoch, -1 if unknown, of the incarnation that had enough records.
+    """
 
     isr: frozenset[BrokerId]
     joining: BrokerId
+    joining_epoch: int
 
     @property
     def proposed(self) -> frozenset[BrokerId]:

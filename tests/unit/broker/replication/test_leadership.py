@@ -81,7 +81,7 @@ def test_caught_up_follower_joins() -> None:
     led = lead(1, 2)
     assert not led.on_fetch(B3, Offset(9), 1, 13)
     assert led.on_fetch(B3, Offset(10), 2, 13)
-    assert led.state == PendingExpand(frozenset({B1, B2}), B3)
+    assert led.state == Committed(frozenset({B1, B2})).expand(B3, 13)
     led.on_append(Offset(11), 3)
     led.on_fetch(B2, Offset(11), 4, 12)
     assert led.high_watermark == 10, "broker 3 may be recorded as in sync already"
@@ -146,7 +146,7 @@ def test_outdated_responses_change_nothing() -> None:
 def test_refusal_settles_or_keeps_the_proposal(
     code: ErrorCode, is_committed: bool, may_retry: bool
 ) -> None:
-    pending = Committed(frozenset({B1, B2})).expand(B3)
+    pending = Committed(frozenset({B1, B2})).expand(B3, 13)
     refused = on_refusal(pending, code)
     assert refused.may_retry is may_retry
     assert refused.state == (Committed(frozenset({B1, B2})) if is_committed else pending)
@@ -209,7 +209,7 @@ def test_follower_that_waits_at_the_log_end_joins_once_it_is_eligible() -> None:
     assert not led.on_idle_fetch(B3, 2, 13)
     alive[B3] = 13
     assert led.on_idle_fetch(B3, 3, 13)
-    assert led.state == PendingExpand(frozenset({B1, B2}), B3)
+    assert led.state == Committed(frozenset({B1, B2})).expand(B3, 13)
 
 
 def test_follower_that_registered_again_joins_with_its_new_epoch() -> None:
@@ -219,6 +219,24 @@ def test_follower_that_registered_again_joins_with_its_new_epoch() -> None:
     assert not led.on_fetch(B3, Offset(10), 1, 13)
     assert not led.on_idle_fetch(B3, 2, 13)
     assert led.on_idle_fetch(B3, 3, 33)
+    assert led.proposal_to_send is not None
+    assert led.proposal_to_send.isr == ((B1, 11), (B2, UNKNOWN_BROKER_EPOCH), (B3, 33))
+
+
+def test_next_incarnation_does_not_join_with_the_proposal_of_the_former_one() -> None:
+    alive = {B1: 11, B2: 12, B3: 13}
+    led = lead(1, 2, live=alive)
+    assert led.on_fetch(B3, Offset(10), 1, 13)
+    sent = led.proposal_to_send
+    assert sent is not None
+    alive[B3] = 33
+    assert not led.on_fetch(B3, Offset(0), 2, 33), "the log was wiped"
+    assert led.proposal_to_send == sent
+    assert sent.isr == ((B1, 11), (B2, UNKNOWN_BROKER_EPOCH), (B3, 13))
+    led.on_refused(sent, ErrorCode.INELIGIBLE_REPLICA, 3)
+    assert led.state == Committed(frozenset({B1, B2}))
+    assert not led.on_fetch(B3, Offset(5), 4, 33)
+    assert led.on_fetch(B3, Offset(10), 5, 33)
     assert led.proposal_to_send is not None
     assert led.proposal_to_send.isr == ((B1, 11), (B2, UNKNOWN_BROKER_EPOCH), (B3, 33))
 

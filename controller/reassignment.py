@@ -231,11 +231,17 @@ def _create(cluster: Cluster, partition: TopicPartition) -> Plan[None]:
 def _start_adding(
     cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
 ) -> Plan[None]:
-    """Phase A: send the leader the assignment in a new epoch, and start the adding replicas."""
+    """Phase A: send the leader the assignment in a new epoch, and start the adding replicas.
+
+    An adding replica in the recorded in-sync set exists, although its log directory may have
+    failed: as a new one it would start with an empty log, and could lead with it.
+    """
     batch = RequestBatch(cluster)
     yield from _raise_epoch(cluster, partition)
     batch.add_leader_and_isr(assignment.origin, partition)
-    batch.add_leader_and_isr(assignment.adding, partition, is_new=True)
+    isr = cluster.leaderships[partition].isr
+    for broker in assignment.adding:
+        batch.add_leader_and_isr((broker,), partition, is_new=broker not in isr)
     yield from batch.send()
 
 

@@ -480,6 +480,17 @@ def assignment(harness: Harness) -> ReplicaAssignment:
     return decode_topic(harness.coordinator.nodes[paths.topic("orders")].data).partitions[0]
 
 
+def started_replicas(harness: Harness) -> list[tuple[BrokerId, bool]]:
+    """Return the brokers that got a LeaderAndIsr, each with whether the replica is new."""
+    return [
+        (broker, state.is_new)
+        for broker, message in harness.sent(LeaderAndIsrRequest)
+        if isinstance(message, LeaderAndIsrRequest)
+        for topic in message.topic_states
+        for state in topic.partition_states
+    ]
+
+
 def test_a_reassignment_completes_once_its_target_is_in_sync() -> None:
     harness = Harness((1, 2))
     assert harness.move({T0: (B3, B1)}) == {T0: ErrorCode.NONE}
@@ -487,14 +498,7 @@ def test_a_reassignment_completes_once_its_target_is_in_sync() -> None:
     assert assignment(harness) == moving
     assert harness.do(e.ReassignmentsListed()) == {T0: moving}
     assert harness.do(e.ReassignmentsListed([])) == {}
-    new = [
-        (broker, state.is_new)
-        for broker, message in harness.sent(LeaderAndIsrRequest)
-        if isinstance(message, LeaderAndIsrRequest)
-        for topic in message.topic_states
-        for state in topic.partition_states
-    ]
-    assert new == [(1, False), (2, False), (3, True)]
+    assert started_replicas(harness) == [(1, False), (2, False), (3, True)]
     assert harness.propose([1, 2, 3]) is ErrorCode.NONE
     assert assignment(harness) == ReplicaAssignment(replicas=(B3, B1))
     assert (harness.state().leader, set(harness.state().isr)) == (1, {1, 3})
@@ -537,6 +541,24 @@ def only_the_target_is_in_sync(*, allows_unclean: bool) -> Harness:
     assert (harness.state().leader, harness.state().isr) == (3, (3,))
     harness.driver.effects.clear()
     return harness
+
+
+@pytest.mark.parametrize("is_failover", [False, True])
+def test_a_resumed_reassignment_starts_no_in_sync_replica_as_new(is_failover: bool) -> None:
+    harness = only_the_target_is_in_sync(allows_unclean=False)
+    if is_failover:
+        harness.driver.run(harness.planner.give_up())
+        harness.do(e.Reelect())
+    else:
+        harness.end(B3)
+        harness.do(e.BrokerChange())
+        harness.sessions[B3] = join(harness.coordinator, B3)
+        harness.do(e.BrokerChange())
+    assert (harness.state().leader, harness.state().isr) == (3, (3,))
+    started = started_replicas(harness)
+    assert (B1, True) in started
+    assert (B3, False) in started
+    assert (B3, True) not in started, "its log may be in a directory that has failed"
 
 
 @pytest.mark.parametrize("target", [None, (B1,)])

@@ -62,6 +62,7 @@ class Cluster:
         """Why partitions are being repaired, for the log."""
         self.offline_dirs: dict[BrokerId, set[TopicPartition]] = {}
         self.deletions = Deletions(set(), set(), set())
+        self._topic_names: dict[TopicId, str] = {}
         self._assignments: dict[TopicPartition, ReplicaAssignment] = {}
         self._by_topic: dict[str, set[TopicPartition]] = {}
         self._by_broker: dict[BrokerId, set[TopicPartition]] = {}
@@ -141,11 +142,13 @@ class Cluster:
         """Add a topic; its partitions follow with `assign`."""
         self._by_topic.setdefault(topic, set())
         if topic_id is not None:
+            self._forget_id(topic)
             self.topic_ids[topic] = topic_id
+            self._topic_names[topic_id] = topic
 
     def topic_named(self, topic_id: TopicId) -> str | None:
         """Return the name of the topic with an id; None if it is unknown."""
-        return next((name for name, one in self.topic_ids.items() if one == topic_id), None)
+        return self._topic_names.get(topic_id)
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         """Return a partition's assignment; `NO_ASSIGNMENT` if it is unknown."""
@@ -171,10 +174,15 @@ class Cluster:
             self.moving.discard(partition)
             for offline in self.offline_dirs.values():
                 offline.discard(partition)
-        self.topic_ids.pop(topic, None)
+        self._forget_id(topic)
         self.topic_versions.pop(topic, None)
         for topics in (self.deletions.queued, self.deletions.started, self.deletions.halted):
             topics.discard(topic)
+
+    def _forget_id(self, topic: str) -> None:
+        topic_id = self.topic_ids.pop(topic, None)
+        if topic_id is not None:
+            self._topic_names.pop(topic_id, None)
 
     def is_being_deleted(self, topic: str) -> bool:
         """Whether a topic is queued for deletion."""

@@ -13,7 +13,7 @@ from controller.partition_state import PREDECESSORS as PARTITION_PREDECESSORS
 from controller.partition_state import PartitionState
 from controller.replica_state import PREDECESSORS as REPLICA_PREDECESSORS
 from controller.replica_state import PartitionReplica, ReplicaState
-from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.ids import BrokerId, TopicId, TopicPartition
 
 T0 = TopicPartition("t", 0)
 REPLICA = PartitionReplica(T0, BrokerId(1))
@@ -65,3 +65,36 @@ def test_a_removed_topic_is_forgotten_on_failed_disks() -> None:
     image.remove_topic("t")
     assert image.offline_dirs == {BrokerId(1): {stays}}
     assert image.online(stays) == frozenset()
+
+
+def test_a_topic_is_found_by_its_present_id() -> None:
+    image, former, present = cluster(), TopicId(int=1), TopicId(int=2)
+    image.add_topic("t", former)
+    image.add_topic("t", None)
+    assert image.topic_named(former) == "t"
+    image.add_topic("t", present)
+    assert (image.topic_named(former), image.topic_named(present)) == (None, "t")
+    image.remove_topic("t")
+    assert image.topic_named(present) is None
+
+
+class ComparedId(TopicId):
+    """Topic id that counts its comparisons."""
+
+    compared_count = 0
+
+    def __eq__(self, other: object) -> bool:
+        ComparedId.compared_count += 1
+        return super().__eq__(other)
+
+    __hash__ = TopicId.__hash__
+
+
+def test_a_topic_is_found_by_its_id_without_a_scan() -> None:
+    image = cluster()
+    ids = [ComparedId(int=number) for number in range(1, 101)]
+    for topic_id in ids:
+        image.add_topic(f"t{topic_id.int}", topic_id)
+    before = ComparedId.compared_count
+    assert [image.topic_named(one) for one in ids] == [f"t{one.int}" for one in ids]
+    assert ComparedId.compared_count - before <= len(ids)

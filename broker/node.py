@@ -120,7 +120,9 @@ class Node:
         self._member = ClusterMember(
             config, self._metadata, loop=loop, running=self._running, now_ms=now_ms
         )
-        self._controller = ControllerLink(self._member.controller_endpoint, self._member.make_peer)
+        self._controller = ControllerLink(
+            self._member.controller_endpoint, self._member.make_peer, self._metadata
+        )
         self._running.push_async_callback(self._controller.close)
         self._directory_failure = LogDirFailure(self._member, self._serving.tasks, loop, self._fail)
         self._access: AccessControl | None = None

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from broker.cluster.metadata_cache import Endpoint
+from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.cluster.peer import Peer, PeerError
 
 R = TypeVar("R")
@@ -23,11 +23,13 @@ class ControllerLink:
         self,
         controller_endpoint: Callable[[], Endpoint | None],
         make_peer: Callable[[Endpoint], Peer],
+        metadata: MetadataCache,
     ) -> None:
         self._controller_endpoint = controller_endpoint
         self._make_peer = make_peer
         self._peer: Peer | None = None
         self._turn = asyncio.Lock()
+        metadata.on_change(self._give_up_former)
 
     async def ask(self, message: object, response_type: type[R]) -> R:
         """Send a request and return its response, which may be NOT_CONTROLLER.
@@ -45,9 +47,7 @@ class ControllerLink:
         Raises:
             OSError: the controller is unknown.
         """
-        if self._peer is not None and self._peer.endpoint != self._endpoint():
-            # Nobody needs to wait for the response of a former controller.
-            self._peer.interrupt()
+        self._give_up_former()
         async with self._turn:
             endpoint = self._endpoint()
             if self._peer is not None and self._peer.endpoint != endpoint:
@@ -61,6 +61,14 @@ class ControllerLink:
         peer, self._peer = self._peer, None
         if peer is not None:
             await peer.close()
+
+    def _give_up_former(self) -> None:
+        """Fail a pending request to a former controller, so that its retry goes to the present one.
+
+        The connection to a controller whose machine has vanished stays open without a response.
+        """
+        if self._peer is not None and self._peer.endpoint != self._controller_endpoint():
+            self._peer.interrupt()
 
     def _endpoint(self) -> Endpoint:
         endpoint = self._controller_endpoint()

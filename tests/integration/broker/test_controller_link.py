@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from broker.cluster.controller_link import ControllerLink
-from broker.cluster.metadata_cache import Endpoint
+from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
 from broker.cluster.peer import Peer, PeerError
 from kafkawire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.integration.broker.test_peer import answer, greet
@@ -21,10 +21,12 @@ class Link(ControllerLink):
 
     def __init__(self, controller: Endpoint, *, timeout_ms: int) -> None:
         self.controller = controller
+        self.metadata = MetadataCache()
         loop = asyncio.get_running_loop()
         super().__init__(
             lambda: self.controller,
             lambda endpoint: Peer(endpoint, loop=loop, client_id="t", timeout_ms=timeout_ms),
+            self.metadata,
         )
 
 
@@ -89,4 +91,31 @@ async def test_a_request_to_a_former_controller_is_given_up_when_another_is_sent
         assert await cluster_id(link) == "version 1"
         with pytest.raises(PeerError):
             await first
+        await link.close()
+
+
+async def test_a_request_to_a_former_controller_is_given_up_when_the_metadata_name_another() -> (
+    None
+):
+    former, new = Broker(responds=False), Broker(responds=True)
+    async with former.listening() as at_former, new.listening() as at_new:
+        link = Link(at_former, timeout_ms=LONG_TIMEOUT_MS)
+        request = asyncio.create_task(cluster_id(link))
+        await former.got_request.wait()
+        link.controller = at_new
+        link.metadata.adopt(ClusterImage())
+        with pytest.raises(PeerError, match="given up"):
+            await request
+        assert await cluster_id(link) == "version 1"
+        await link.close()
+
+
+async def test_the_connection_stays_open_while_the_metadata_name_the_same_controller() -> None:
+    broker = Broker(responds=True)
+    async with broker.listening() as at_broker:
+        link = Link(at_broker, timeout_ms=LONG_TIMEOUT_MS)
+        assert await cluster_id(link) == "version 1"
+        link.metadata.adopt(ClusterImage())
+        assert await cluster_id(link) == "version 1"
+        assert broker.connection_count == 1
         await link.close()

@@ -207,8 +207,7 @@ class Node:
         if logs.doubtful_paths:
             with step("in-sync sets"):
                 left = await leave_in_sync_sets(member.session, member.identity.broker_id, logs)
-                await self._loop.run_in_executor(self._executor, logs.cut_at_gaps, left)
-                await self._loop.run_in_executor(self._executor, logs.accept)
+                await self._broker_logs.accept(left)
         with step("replica manager"):
             replicas = self._make_replicas(logs)
             self._directory_failure.watch(logs, replicas)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -101,6 +102,27 @@ class BrokerLogs:
         self._running.push_async_callback(flusher.stop)
         add_log_gauges(self._metrics, logs)
         return logs
+
+    async def accept(self, left: Collection[TopicPartition]) -> None:
+        """Cut the doubtful logs of `left` at their gaps, and take all logs as they are.
+
+        Both happen in a thread; a cancellation takes effect when it is idle.
+
+        Raises:
+            StorageError: a gap is left; the logs are still doubtful.
+        """
+        await self._finish(partial(self._logs.cut_at_gaps, left))
+        await self._finish(self._logs.accept)
+
+    async def _finish(self, work: Callable[[], None]) -> None:
+        running = self._loop.run_in_executor(self._executor, work)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # The thread cannot be stopped, and the logs must not be closed meanwhile.
+            with suppress(StorageError):
+                await running
+            raise
 
     def attach(self, replicas: ReplicaManager) -> None:
         """Write the high watermarks of `replicas` when the logs close."""

@@ -361,7 +361,9 @@ class LogDirectory:
     def close(self, logs: Iterable[Log], broker_epoch: int) -> None:
         """Close the logs, and mark a clean shutdown if all have been opened and closed.
 
-        The lock is released in any case, if this object holds it.
+        While the log dir is doubtful and a log has a gap, the recovery points on disk are not
+        raised, so that the next start finds the gap. The lock is released in any case, if this
+        object holds it.
 
         Raises:
             StorageError: a log could not be closed; the others were.
@@ -371,7 +373,8 @@ class LogDirectory:
             try:
                 for_each(logs, lambda each: each.upkeep.close())
             finally:
-                self.checkpoints.write_recovery_points(logs)
+                if not (self.is_doubtful and any(each.gap_offset is not None for each in logs)):
+                    self.checkpoints.write_recovery_points(logs)
                 self.checkpoints.write_log_starts(logs)
             if self.is_loaded and not self.is_doubtful:
                 with offline_on_failure(self.health):

@@ -1,11 +1,11 @@
-"""Holes of a loss of power are cut while system calls fail, and the process dies before the end."""
+"""Holes of a loss of power are cut while system calls fail, and the start ends before the last."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +31,9 @@ COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}))
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 MEMORY = Path("/dev/shm")
 BEFORE, AFTER = "the boot before", "the boot after"
+ENDS = pytest.mark.parametrize(
+    "end", [pytest.param(crash, id="death"), pytest.param(Logs.close, id="orderly end")]
+)
 REFUSALS = {Fault.NO_SPACE: LogDirFullError, Fault.NO_DESCRIPTOR: OutOfFilesError}
 
 
@@ -102,9 +105,35 @@ def check_after_the_next_start(root: Path, hole: int) -> None:
     logs.close()
 
 
+@ENDS
+def test_start_that_ends_before_the_cut_leaves_it_to_the_next(
+    template: tuple[Path, int], root: Path, end: Callable[[Logs], None]
+) -> None:
+    source, hole = template
+    shutil.copytree(source, root)
+    logs = opened(root, AFTER)
+    assert with_holes(logs) == set(PARTITIONS)
+    end(logs)
+    check_after_the_next_start(root, hole)
+
+
+def test_orderly_end_keeps_the_recovery_of_a_doubtful_log_without_holes(root: Path) -> None:
+    logs = opened(root, BEFORE)
+    logs.accept()
+    for each in PARTITIONS:
+        fill(create(logs, each, config=COMPACTED), 70)
+    crash(logs)
+    opened(root, AFTER).close()
+    logs = opened(root, AFTER)
+    assert len(logs.doubtful_paths) == 2
+    assert {log_of(logs, each).recovery_point for each in PARTITIONS} == {70}
+    logs.close()
+
+
+@ENDS
 @pytest.mark.parametrize("fault", [Fault.NO_SPACE, Fault.NO_DESCRIPTOR])
 def test_log_that_cannot_be_cut_now_stops_no_other(
-    template: tuple[Path, int], root: Path, fault: Fault
+    template: tuple[Path, int], root: Path, fault: Fault, end: Callable[[Logs], None]
 ) -> None:
     """The start is refused only while a hole remains; the next one finds it again."""
     source, hole = template
@@ -121,15 +150,18 @@ def test_log_that_cannot_be_cut_now_stops_no_other(
         left = with_holes(logs)
         assert len(left) == is_refused, f"call {at}: {injection.hit}"
         assert not logs.table.offline_paths
-        # The process dies before it has taken the logs as they are.
-        crash(logs)
+        # The start ends before it has taken the logs as they are.
+        end(logs)
         check_after_the_next_start(root, hole)
         shutil.rmtree(root)
         outcomes.add(is_refused)
     assert outcomes == {True, False}
 
 
-def test_disk_that_breaks_stops_no_log_of_another(template: tuple[Path, int], root: Path) -> None:
+@ENDS
+def test_disk_that_breaks_stops_no_log_of_another(
+    template: tuple[Path, int], root: Path, end: Callable[[Logs], None]
+) -> None:
     source, _ = template
     for at in points_of_the_first_cut(source, root, Fault.BROKEN):
         shutil.copytree(source, root)
@@ -142,7 +174,7 @@ def test_disk_that_breaks_stops_no_log_of_another(template: tuple[Path, int], ro
         left = {log_of(logs, each).directory.parent.name for each in with_holes(logs)}
         assert left <= offline
         assert logs.doubtful_paths == []
-        crash(logs)
+        end(logs)
         # A disk that works again is doubted until its holes are cut, too.
         logs = opened(root, AFTER)
         assert {path.name for path in logs.doubtful_paths} == offline

@@ -22,6 +22,7 @@ from broker.cluster.topic_plan import (
     TopicPlan,
     TopicSpec,
     check_may_grow,
+    partition_count_of,
     plan_growth,
     plan_topic,
 )
@@ -72,6 +73,10 @@ class ClusterTopics:
         self._defaults = defaults
         self._new_topic_id = new_topic_id
         self._roll = roll
+
+    def partition_count(self, spec: TopicSpec) -> int:
+        """Return the number of partitions that `spec` requests; 0 if it is illegal."""
+        return partition_count_of(spec, self._defaults().partition_count)
 
     def plan(self, spec: TopicSpec) -> TopicPlan:
         """Return the topic that `spec` would create; request nothing."""

@@ -26,7 +26,9 @@ DEFAULT: Final = -1
 """As a number of partitions or replicas: use the broker's default."""
 FORBIDDEN_TOPIC: Final = "__cluster_metadata"
 MAX_PARTITIONS: Final = 10_000
-"""Limit for one topic, as in one request to Kafka 4: each partition costs open files."""
+"""Limit for one topic: each partition costs open files."""
+MAX_REQUEST_PARTITIONS: Final = 10_000
+"""Limit for the new partitions of all topics in one request, as in Kafka 4."""
 
 _KEYED_TOPICS: Final = {
     OFFSETS_TOPIC: ("groups", "offsets.topic.num.partitions"),
@@ -95,6 +97,25 @@ def plan_topic(
     check_configs(configs, defaults.log_config)
     ordered = tuple(tuple(BrokerId(b) for b in assignments[i]) for i in range(len(assignments)))
     return TopicPlan(name=spec.name, assignments=ordered, configs=configs)
+
+
+def partition_count_of(spec: TopicSpec, default: int) -> int:
+    """Return the number of partitions that `spec` requests; 0 if it is illegal."""
+    if spec.assignments:
+        return len(spec.assignments)
+    return max(0, default if spec.partition_count == DEFAULT else spec.partition_count)
+
+
+def check_total(partition_counts: Iterable[int]) -> None:
+    """Refuse a request for too many partitions, before any of them is planned.
+
+    Raises:
+        ApiError: POLICY_VIOLATION.
+    """
+    total = sum(partition_counts)
+    if total > MAX_REQUEST_PARTITIONS:
+        text = f"a request may add at most {MAX_REQUEST_PARTITIONS} partitions, got {total}"
+        raise ApiError(ErrorCode.POLICY_VIOLATION, text)
 
 
 def check_may_grow(name: str) -> None:

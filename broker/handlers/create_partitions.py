@@ -14,6 +14,7 @@ from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
+from broker.cluster.topic_plan import check_total
 from broker.handlers.handler_table import Apis
 from broker.network.reply import Reply
 from broker.network.request import Request
@@ -61,8 +62,14 @@ class CreatePartitionsHandler:
 
     async def _grow_all(self, message: CreatePartitionsRequest) -> CreatePartitionsResponse:
         times = Counter(topic.name for topic in message.topics)
+        distinct = {topic.name: topic for topic in message.topics}.values()
+        try:
+            check_total(map(self._added_count, distinct))
+        except ApiError as error:
+            refused = [_failed(each.name, error.code, error.message) for each in distinct]
+            return CreatePartitionsResponse(results=refused)
         results, counts = [], {}
-        for wanted in {topic.name: topic for topic in message.topics}.values():
+        for wanted in distinct:
             try:
                 counts[wanted.name] = await self._grow(wanted, times, message.validate_only)
                 results.append(CreatePartitionsTopicResult(name=wanted.name))
@@ -71,6 +78,11 @@ class CreatePartitionsHandler:
         if not message.validate_only:
             await self._wait_for_leaders(results, counts, message.timeout_ms)
         return CreatePartitionsResponse(results=results)
+
+    def _added_count(self, wanted: CreatePartitionsTopic) -> int:
+        """Return the number of partitions to be added to a known topic."""
+        topic = self._watch.image.topics.get(wanted.name)
+        return 0 if topic is None else max(0, wanted.count - len(topic.partitions))
 
     async def _grow(
         self, wanted: CreatePartitionsTopic, times: Mapping[str, int], validate_only: bool

@@ -16,7 +16,7 @@ from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
-from broker.cluster.topic_plan import TopicSpec
+from broker.cluster.topic_plan import TopicSpec, check_total
 from broker.config.config_entry import topic_entries
 from broker.config.dynamic_config import DynamicConfig
 from broker.handlers.handler_table import Apis
@@ -33,6 +33,7 @@ from kafkawire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from storage.config.topic_config import TOPIC_CONFIG_KEYS
 
 # Limit of log lines about rejected topics per request.
 MAX_LOGGED_TOPICS: Final = 10
@@ -79,25 +80,35 @@ class CreateTopicsHandler:
 
     async def _create_all(self, message: CreateTopicsRequest) -> CreateTopicsResponse:
         times = Counter(topic.name for topic in message.topics)
-        results = [
-            await self._create(wanted, times[wanted.name], message.validate_only)
-            async for wanted in in_turns({topic.name: topic for topic in message.topics}.values())
-        ]
+        specs = {topic.name: _spec(topic) for topic in message.topics}.values()
+        try:
+            check_total(map(self._topics.partition_count, specs))
+        except ApiError as error:
+            results = [_failed(each.name, error.code, error.message) for each in specs]
+        else:
+            results = [
+                await self._create(wanted, times[wanted.name], message.validate_only)
+                async for wanted in in_turns(specs, self._weigh)
+            ]
         _log_rejected(results)
         if not message.validate_only:
             created = [result for result in results if result.error_code == ErrorCode.NONE]
             await self._wait_for_leaders(created, message.timeout_ms)
         return CreateTopicsResponse(topics=results)
 
+    def _weigh(self, wanted: TopicSpec) -> int:
+        """Return the work for a topic: its partitions, and the configs in its result."""
+        return self._topics.partition_count(wanted) + len(TOPIC_CONFIG_KEYS)
+
     async def _create(
-        self, wanted: CreatableTopic, times: int, validate_only: bool
+        self, wanted: TopicSpec, times: int, validate_only: bool
     ) -> CreatableTopicResult:
         try:
             if not self._controller.is_active:
                 raise ApiError(ErrorCode.NOT_CONTROLLER)
             if times > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} is named twice")
-            plan = self._topics.plan(_spec(wanted))
+            plan = self._topics.plan(wanted)
             topic_id = ZERO_TOPIC_ID if validate_only else await self._topics.create(plan)
         except ApiError as error:
             return _failed(wanted.name, error.code, error.message)

@@ -26,16 +26,18 @@ STOPPING: Final = "the broker is stopping"
 log = structlog.get_logger(__name__)
 
 
-async def in_turns(items: Iterable[T], weight: int = 1) -> AsyncIterator[T]:
+async def in_turns(items: Iterable[T], weight: int | Callable[[T], int] = 1) -> AsyncIterator[T]:
     """Yield each of `items`; yield to the loop after every `ITEMS_PER_TURN` of them.
 
-    With `weight`, an item takes as much work as that many.
+    With `weight`, an item takes as much work as that many; a function returns that of each.
     """
-    per_turn = max(1, ITEMS_PER_TURN // max(1, weight))
-    for number, item in enumerate(items, 1):
+    done = 0
+    for item in items:
         yield item
-        if not number % per_turn:
+        done += max(1, weight(item) if callable(weight) else weight)
+        if done >= ITEMS_PER_TURN:
             await asyncio.sleep(0)
+            done = 0
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error

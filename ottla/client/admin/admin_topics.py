@@ -41,7 +41,8 @@ NUMBERS_FROM_ASSIGNMENT: Final = -1
 MIN_INT16: Final = -(2**15)
 MAX_INT16: Final = 2**15 - 1
 MAX_ELEMENTS: Final = 8_000
-"""Brokers of Ottla refuse a request with more than 10,000 topics, replicas and configs."""
+"""Brokers of Ottla refuse a request with more than 10,000 topics, replicas and configs, and, like
+Kafka 4, one for more than 10,000 partitions."""
 
 
 async def create_topics(
@@ -226,7 +227,7 @@ def _requests(topics: Sequence[CreatableTopic]) -> Iterator[list[CreatableTopic]
     count = 0
     for topic in topics:
         replicas = sum(1 + len(each.broker_ids) for each in topic.assignments)
-        own_count = 1 + replicas + len(topic.configs)
+        own_count = 1 + max(0, topic.num_partitions) + replicas + len(topic.configs)
         if part and count + own_count > MAX_ELEMENTS:
             yield part
             part, count = [], 0

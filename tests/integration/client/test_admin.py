@@ -598,6 +598,16 @@ async def test_groups_are_listed_without_a_broker_that_has_left(pair: FakeCluste
         assert [group.group_id for group in await listing] == ["at-0"]
 
 
+async def test_very_many_partitions_take_several_requests(
+    pair: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.admin.admin_topics.MAX_ELEMENTS", 8)
+    async with Admin(pair.bootstrap) as admin:
+        await admin.create_topics([NewTopic("a", 5), NewTopic("b", 1), NewTopic("c", 9)])
+    created = [[each.name for each in it.topics] for it in pair.seen(ApiKey.CREATE_TOPICS)]
+    assert created == [["a", "b"], ["c"]]
+
+
 async def test_very_many_topics_take_several_requests(
     pair: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,7 @@ class Serving:
             config.listening,
             limits,
             self._channel,
-            control_plane_listener_name=config.control_plane_listener_name,
+            control_plane_listener_name=config.control_plane_listener,
             inter_broker_listener_name=config.inter_broker_listener,
             security=secured.make(handle, metrics, self._loop),
         )

@@ -33,7 +33,7 @@ def dialled_endpoint(config: BrokerConfig, registration: Registration) -> Endpoi
     without that listener is reached at its first listener with the same security protocol.
     """
     network = config.network
-    wanted = (network.control_plane_listener_name or network.inter_broker_listener).upper()
+    wanted = network.control_plane_listener or network.inter_broker_listener
     protocol = config.listener_security[wanted].protocol
 
     def is_worse(endpoint: RegisteredEndpoint) -> tuple[bool, bool]:

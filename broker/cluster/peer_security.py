@@ -144,9 +144,8 @@ class PeerSecurities:
         listeners = config.listener_security
         self.inter_broker = PeerSecurity(listeners[network.inter_broker_listener], now_ms)
         self.control_plane = self.inter_broker
-        if network.control_plane_listener_name is not None:
-            name = network.control_plane_listener_name.upper()
-            self.control_plane = PeerSecurity(listeners[name], now_ms)
+        if network.control_plane_listener is not None:
+            self.control_plane = PeerSecurity(listeners[network.control_plane_listener], now_ms)
 
     @property
     def contexts(self) -> Contexts:

@@ -143,13 +143,13 @@ class BrokerConfig:
         if network.inter_broker_listener not in names:
             raise ConfigError("inter.broker.listener.name", network.inter_broker_listener, rule)
         self._check_login(network.inter_broker_listener)
-        control_plane = network.control_plane_listener_name
+        control_plane = network.control_plane_listener
         if control_plane is None:
             return
-        if control_plane.upper() not in names - {network.inter_broker_listener}:
+        if control_plane not in names - {network.inter_broker_listener}:
             rule += ", and differ from inter.broker.listener.name"
             raise ConfigError("control.plane.listener.name", control_plane, rule)
-        self._check_login(control_plane.upper())
+        self._check_login(control_plane)
 
     def _check_login(self, listener_name: str) -> None:
         """Check that this broker can log in at the listener of other brokers."""

@@ -121,13 +121,19 @@ class NetworkKeys:
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property
+    def control_plane_listener(self) -> str | None:
+        """The name of the listener for requests of the controller; None if there is none."""
+        name = self.control_plane_listener_name
+        return None if name is None else name.upper()
+
+    @property
     def trusted_listeners(self) -> frozenset[str]:
         """The names of the listeners that only brokers use.
 
         The inter-broker listener is not among them if clients have no listener of their own.
         """
         names = {listener.name for listener in self.listening}
-        control_plane = {(self.control_plane_listener_name or "").upper()} & names
+        control_plane = {self.control_plane_listener or ""} & names
         is_shared = not names - control_plane - {self.inter_broker_listener}
         return frozenset(control_plane | (set() if is_shared else {self.inter_broker_listener}))
 

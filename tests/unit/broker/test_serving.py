@@ -1,12 +1,18 @@
-"""The advertised endpoints: `broker.serving`."""
+"""The listeners and the advertised endpoints: `broker.serving`."""
 
+import asyncio
 import socket
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
-from broker.cluster.metadata_cache import Endpoint
+from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.config.listener import Listener
-from broker.serving import advertised_endpoints, machine_name
+from broker.config.network_keys import NetworkKeys
+from broker.network.limits import NetworkLimits
+from broker.network.metrics import NetworkMetrics
+from broker.serving import Serving, advertised_endpoints, machine_name
 
 
 def test_missing_host_and_port_are_the_machines_name_and_the_bound_port() -> None:
@@ -37,3 +43,41 @@ def test_an_unresolvable_machine_name_is_replaced_by_localhost(
     for name, expected in (("known", "known"), ("unknown", "localhost")):
         monkeypatch.setattr(socket, "gethostname", lambda name=name: name)
         assert machine_name() == expected
+
+
+class Server:
+    """Notes the names of the listeners that it would treat specially."""
+
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        *_: object,
+        control_plane_listener_name: str | None,
+        inter_broker_listener_name: str,
+        **__: object,
+    ) -> None:
+        self.listeners = {each.name for each in listeners}
+        self.special = {control_plane_listener_name, inter_broker_listener_name}
+
+    async def start(self) -> None:
+        pass
+
+
+class Unsecured:
+    def make(self, *_: object) -> dict[str, object]:
+        return {}
+
+
+@pytest.mark.parametrize("written", ["CONTROL", "control"])
+async def test_the_control_plane_is_known_in_small_letters_too(
+    monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.setattr("broker.serving.SocketServer", Server)
+    serving = Serving(MetadataCache(), asyncio.get_running_loop())
+    config = NetworkKeys(
+        listeners="PLAINTEXT://:1,CONTROL://:2", control_plane_listener_name=written
+    )
+    refuse, unsecured = cast(Any, None), cast(Any, Unsecured())
+    await serving.listen(refuse, config, NetworkLimits(), NetworkMetrics(), unsecured)
+    server = cast(Any, serving.server)
+    assert server.special == server.listeners == {"PLAINTEXT", "CONTROL"}

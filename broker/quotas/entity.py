@@ -13,16 +13,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
-from clusterstate.znodes.paths import DEFAULT_ENTITY
+from clusterstate.znodes.paths import DEFAULT_ENTITY, sanitized
 from kafkawire.errors import ApiError, ErrorCode
 from storage.config.config_key import INT_MAX, LONG_MAX
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
-_UNENCODED: Final = ".-_~"
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -148,7 +147,7 @@ def _text(key: str, value: float) -> str:
 
 
 def _encoded(name: str) -> str:
-    return quote(name, safe=_UNENCODED) if name else DEFAULT_ENTITY
+    return sanitized(name) if name else DEFAULT_ENTITY
 
 
 def _decoded(name: str) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.znodes.json_object import JsonObject, encode_json
+from clusterstate.znodes.paths import sanitized
 
 TOKENS: Final = "/delegation_token/tokens"
 CHANGES: Final = "/delegation_token/token_changes"
@@ -42,9 +43,9 @@ def encode_token(token: DelegationToken) -> bytes:
     return encode_json(
         {
             "version": VERSION,
-            "owner": _sanitized(token.owner),
-            "tokenRequester": _sanitized(token.requester),
-            "renewers": [_sanitized(each) for each in token.renewers],
+            "owner": sanitized(token.owner),
+            "tokenRequester": sanitized(token.requester),
+            "renewers": [sanitized(each) for each in token.renewers],
             "issueTimestamp": token.issue_ms,
             "maxTimestamp": token.max_ms,
             "expiryTimestamp": token.expiry_ms,
@@ -91,8 +92,3 @@ def decode_change(data: bytes | None) -> str:
         return (data or b"").decode()
     except UnicodeDecodeError as error:
         raise MalformedZnodeError(f"not text: {data!r}") from error
-
-
-def _sanitized(principal: str) -> str:
-    # As Kafka's Sanitizer does it.
-    return quote(principal, safe="-_.")

@@ -1,6 +1,7 @@
 """Paths of Kafka's znodes (decision)."""
 
 from typing import Final
+from urllib.parse import quote
 
 from kafkawire.ids import TopicPartition
 
@@ -43,6 +44,15 @@ PERSISTENT: Final = (
     *(f"/config/{kind}" for kind in CONFIG_TYPES),
 )
 """Znodes that a starting broker creates, with parents, if they are missing."""
+
+
+def sanitized(name: str) -> str:
+    """Return the name of a user or client as Kafka encodes it for znodes.
+
+    `unquote` decodes it. Source: org.apache.kafka.common.utils.Sanitizer of Kafka 3.9.
+    """
+    # Python never encodes the tilde, and Java's URLEncoder always does.
+    return quote(name, safe="").replace("~", "%7E")
 
 
 def broker(broker_id: int) -> str:

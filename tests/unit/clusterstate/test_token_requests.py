@@ -30,14 +30,14 @@ TOKEN = DelegationToken(
     token_id="t1",
     owner="User:a=b,c",
     requester="User:r",
-    renewers=("User:x y", "User:*"),
+    renewers=("User:x y", "User:*", "User:~"),
     issue_ms=1,
     max_ms=3,
     expiry_ms=2,
 )
 DATA = (
     b'{"version":3,"owner":"User%3Aa%3Db%2Cc","tokenRequester":"User%3Ar",'
-    b'"renewers":["User%3Ax%20y","User%3A%2A"],"issueTimestamp":1,"maxTimestamp":3,'
+    b'"renewers":["User%3Ax%20y","User%3A%2A","User%3A%7E"],"issueTimestamp":1,"maxTimestamp":3,'
     b'"expiryTimestamp":2,"tokenId":"t1"}'
 )
 

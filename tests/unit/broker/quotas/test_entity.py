@@ -14,6 +14,7 @@ Names = list[tuple[str, str | None]]
         ([("user", "anna")], "users/anna"),
         ([("user", None)], "users/<default>"),
         ([("client-id", "a b+c*d/e")], "clients/a%20b%2Bc%2Ad%2Fe"),
+        ([("user", "a.b-c_d~e")], "users/a.b-c_d%7Ee"),
         ([("client-id", None), ("user", "anna")], "users/anna/clients/<default>"),
         ([("user", None), ("client-id", "c")], "users/<default>/clients/c"),
         ([("ip", "10.0.0.1")], "ips/10.0.0.1"),

@@ -13,6 +13,7 @@ from broker.config.listener_security_keys import (
     REAUTH_KEY,
     SECURITY_KEYS,
     ListenerSecurityKeys,
+    in_small_letters,
     is_listener_key,
     listener_of,
 )
@@ -94,12 +95,14 @@ def resolve(
 
     Raises:
         ConfigError: a value is illegal, a mechanism is not served or not configured, or a prefix
-            names no listener. No error shows a secret.
+            names no listener or has capital letters. No error shows a secret.
     """
     found = {each.name: _resolve_one(each, protocols, originals, parse) for each in listeners}
-    for name in sorted(originals):
-        if is_listener_key(name) and listener_of(name) not in found:
+    for name in sorted(filter(is_listener_key, originals)):
+        if listener_of(name) not in found:
             raise ConfigError(name, None, "has the prefix of a listener that does not exist")
+        if name != (spelling := in_small_letters(name)):
+            raise ConfigError(name, None, f"must be spelled {spelling}, or it has no effect")
     return found
 
 

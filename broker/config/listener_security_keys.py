@@ -130,9 +130,18 @@ def is_listener_key(name: str) -> bool:
         return False
     _, _, key = name.removeprefix(LISTENER_PREFIX).partition(".")
     mechanism, _, key_of_mechanism = key.partition(".")
-    if mechanism == OAUTHBEARER.lower() and key_of_mechanism in _OAUTH_KEYS:
+    if mechanism.upper() == OAUTHBEARER and key_of_mechanism in _OAUTH_KEYS:
         return True
     return key in _NAMES or key_of_mechanism in MECHANISM_KEYS
+
+
+def in_small_letters(name: str) -> str:
+    """Return the key with the prefixes of its listener and mechanism in the only valid spelling."""
+    listener, _, key = name.removeprefix(LISTENER_PREFIX).partition(".")
+    if key not in _NAMES:
+        mechanism, _, key_of_mechanism = key.partition(".")
+        key = f"{mechanism.lower()}.{key_of_mechanism}"
+    return f"{LISTENER_PREFIX}{listener.lower()}.{key}"
 
 
 def is_reloadable(name: str) -> bool:

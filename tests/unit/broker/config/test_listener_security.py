@@ -74,6 +74,21 @@ def test_certificates_of_clients_are_asked_for_explicitly_where_sasl_authenticat
         ),
         ("listener.name.outer.plain.sasl.jaas.config", SCRAM, "must configure"),
         ("listener.name.other.ssl.key.password", "s3cret", "does not exist"),
+        (
+            "listener.name.OUTER.ssl.client.auth",
+            "required",
+            "spelled listener.name.outer.ssl.client.auth",
+        ),
+        (
+            "listener.name.Outer.PLAIN.sasl.jaas.config",
+            PLAIN,
+            "spelled listener.name.outer.plain.sasl.jaas.config",
+        ),
+        (
+            "listener.name.outer.OAUTHBEARER.sasl.oauthbearer.expected.audience",
+            "a",
+            "spelled listener.name.outer.oauthbearer.sasl.oauthbearer.expected.audience",
+        ),
         ("listener.name.outer.ssl.client.auth", "often", "must be one of"),
         ("listener.name.outer.plain.connections.max.reauth.ms", "-1", "must be >= 0"),
         ("sasl.mechanism.inter.broker.protocol", "PLAIN", "one of the mechanisms of INNER"),

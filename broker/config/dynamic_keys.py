@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from broker.config.broker_config import SERVER_KEYS
+from broker.config.broker_config import ALIASES, SERVER_KEYS
 from broker.config.listener_security_keys import is_reloadable
 from kafkawire.errors import ApiError, ErrorCode
 from storage.config.config_key import LONG_MAX, ConfigKey, ConfigType, at_least
@@ -121,7 +121,7 @@ def synonyms_of(name: str) -> Sequence[str]:
 
 def key_of(name: str) -> ConfigKey | None:
     """Return the declaration of a broker's key, static or dynamic; None if it is unknown."""
-    return RATE_KEYS.get(name) or SERVER_KEYS.get(name)
+    return RATE_KEYS.get(name) or SERVER_KEYS.get(ALIASES.get(name, name))
 
 
 def is_secret(name: str) -> bool:
@@ -139,6 +139,7 @@ def is_fixed(name: str) -> bool:
     """Whether a key can only be set in `server.properties`."""
     if name in _OF_LOGINS or is_reloadable(name):
         return False
+    name = ALIASES.get(name, name)
     is_known = name in SERVER_KEYS and name not in DYNAMIC_KEYS
     return is_known or name.startswith(_UNSERVED_PREFIXES)
 

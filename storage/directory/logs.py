@@ -143,20 +143,24 @@ class Logs:
         """Truncate the doubtful logs of `partitions` where a loss of power may have left a gap.
 
         Only for partitions whose records other brokers have: a cleaning leaves such gaps, too. The
-        gaps lie above the recovery points on disk, so these need not be lowered at once. A log dir
-        whose disk fails goes offline.
+        gaps lie above the recovery points on disk, so these need not be lowered at once. Copies for
+        a move are truncated in any case, because their originals have the records. A log dir whose
+        disk fails goes offline.
 
         Raises:
             LogDirFullError: a log was not cut for lack of space. All others are cut.
             OutOfFilesError: likewise, for lack of file descriptors.
         """
         failure: StorageError | None = None
-        for partition in partitions:
-            found = self.table.logs.get(partition)
+        for found in [*map(self.table.logs.get, partitions), *self.futures]:
             if found is None or found.gap_offset is None:
                 continue
             try:
-                self.truncate_to({partition: found.gap_offset})
+                is_copy = self.table.logs.get(found.topic_partition) is not found
+                if is_copy:
+                    found.truncate_to(found.gap_offset)
+                else:
+                    self.truncate_to({found.topic_partition: found.gap_offset})
             except LogDirOfflineError:
                 continue
             except (LogDirFullError, OutOfFilesError) as error:

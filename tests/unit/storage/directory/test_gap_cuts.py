@@ -14,8 +14,10 @@ import pytest
 from kafkawire.ids import TopicPartition
 from storage.directory.logs import Logs
 from storage.errors import LogDirFullError, OutOfFilesError
+from storage.log.log_copying import append_chunk, missing_chunk
 from tests.faults import Fault, injected
 from tests.unit.storage.logs import (
+    NOW_MS,
     SMALL,
     append,
     crash,
@@ -197,4 +199,40 @@ def test_full_disk_that_takes_no_boot_id_is_doubted_again(
     crash(logs)
     logs = opened(root, AFTER)
     assert len(logs.doubtful_paths) == 1
+    logs.close()
+
+
+@pytest.mark.parametrize("is_accepted", [False, True])
+def test_copy_ends_at_its_hole_although_no_move_continued_before_an_orderly_end(
+    root: Path, *, is_accepted: bool
+) -> None:
+    partition = PARTITIONS[0]
+    logs = opened(root, BEFORE)
+    logs.accept()
+    original = create(logs, partition, config=COMPACTED)
+    fill(original, 70)
+    [target] = set(logs.table.directories) - {logs.table.homes[partition]}
+    assert logs.begin_move(partition, target, NOW_MS)
+    copy = logs.futures.get(partition)
+    assert copy is not None
+    while (chunk := missing_chunk(copy, original)).size_bytes:
+        append_chunk(copy, chunk, NOW_MS)
+    original.upkeep.flush()
+    logs.checkpoints.write_bounds_in(logs.table.homes[partition])
+    crash(logs)
+    _, second, *later = sorted(copy.directory.glob("*.log"))
+    assert later
+    os.truncate(second, 0)
+    logs = opened(root, AFTER)
+    if is_accepted:
+        logs.cut_at_gaps([])
+        logs.accept()
+    logs.close()
+    logs = opened(root, AFTER)
+    logs.placement.align_copy(partition)
+    found = logs.futures.get(partition)
+    assert found is not None
+    offsets = offsets_in(read_all(found))
+    assert offsets == list(range(len(offsets)))
+    assert found.log_end_offset == len(offsets) < 70
     logs.close()

@@ -138,7 +138,7 @@ class Server:
         if late_ms > self.config.tick_ms:
             # The process was not running, so packets of live clients may be waiting unread.
             self.metrics.stall_count += 1
-            self.service.sessions.extend_all(late_ms)
+            self.service.sessions.extend_all(late_ms, self._now_ms())
             log.warning("coordinator.stalled", duration_ms=late_ms)
         self._touch_held_up()
         for session in self.service.sessions.expired(self._now_ms()):

@@ -92,10 +92,15 @@ class SessionTable:
         session.deadline_ms = now_ms + timeout_ms
         self._queue(session)
 
-    def extend_all(self, by_ms: int) -> None:
-        """Extend all deadlines by `by_ms`, for a time in which no packets were read."""
+    def extend_all(self, by_ms: int, now_ms: int) -> None:
+        """Extend all deadlines by `by_ms`, for a time in which no packets were read.
+
+        No deadline ends up later than after a packet at `now_ms`, and none moves forward.
+        """
         for session in self._sessions.values():
-            session.deadline_ms += by_ms
+            # The packets of some sessions were read already, after that time.
+            latest_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
+            session.deadline_ms = min(session.deadline_ms + by_ms, latest_ms)
 
     def expired(self, now_ms: int) -> list[Session]:
         """Return the sessions whose deadline has passed; the caller closes them."""

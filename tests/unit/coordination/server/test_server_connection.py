@@ -203,6 +203,19 @@ async def test_session_outlives_a_long_sync_that_stops_the_reading_of_its_pings(
     server._timer.cancel()
 
 
+async def test_a_packet_read_after_a_stall_gives_its_session_one_timeout() -> None:
+    connection, _ = await connected()
+    server = cast(Server, connection._server)
+    stall_s = 60.0
+    server._expected_tick_s = server.loop.time() - stall_s
+    ask_exists(connection)
+    server._tick()
+    [session] = server.service.sessions
+    assert session.deadline_ms <= server._now_ms() + TIMEOUT_MS
+    assert server._timer is not None
+    server._timer.cancel()
+
+
 def resumed(connection: Connection, timeout_ms: int) -> MemoryTransport:
     """Resume the session of `connection` on another one; return the transport of that one."""
     other, transport = Connection(connection._server), MemoryTransport()

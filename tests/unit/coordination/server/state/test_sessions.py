@@ -71,9 +71,18 @@ def test_an_expired_session_is_returned_until_it_is_removed() -> None:
 def test_a_stall_extends_all_deadlines() -> None:
     table = SessionTable()
     session = table.add(1, 100, 0)
-    table.extend_all(10_000)
+    table.extend_all(10_000, 10_000)
     assert table.expired(10_099) == []
     assert table.expired(10_100) == [session]
+
+
+def test_a_session_whose_packet_was_read_after_a_stall_gets_no_more_than_its_timeout() -> None:
+    table = SessionTable()
+    session = table.add(1, 100, 0)
+    table.touch(session, 10_000)
+    table.extend_all(10_000, 10_001)
+    assert table.expired(10_100) == []
+    assert table.expired(10_101) == [session]
 
 
 def test_a_lingering_session_ends_early_without_a_packet() -> None:
@@ -128,6 +137,6 @@ def test_the_next_check_follows_extended_deadlines() -> None:
     table.add(1, 100, 0)
     table.add(2, 300, 0)
     assert table.next_check_ms() == 100
-    table.extend_all(50)
+    table.extend_all(50, 50)
     assert table.expired(149) == []
     assert [session.session_id for session in table.expired(150)] == [1]

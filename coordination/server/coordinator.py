@@ -171,8 +171,8 @@ def _name(first_zxid: int) -> str:
     return f"wal-{first_zxid:016x}.log"
 
 
-def _exit_at_once(error: OSError) -> None:
+def _exit_at_once(error: BaseException) -> None:
     # After a failed sync the contents of the disk are unknown: any further reply could be wrong.
-    log.critical("wal.failed", error=str(error))
+    log.critical("wal.failed", error=str(error) or repr(error))
     sys.stderr.flush()
     os._exit(EXIT_DISK_FAILED)

@@ -77,6 +77,8 @@ class CoordinatorConfig:
     """Configuration of one coordinator.
 
     `metrics_listen` is the address of the status pages over HTTP; without it there are none.
+    While `max_unsynced_bytes` of requests wait for a sync, connections that hold replies are not
+    read.
     A loop that is later than `tick_ms` counts as stalled, and stalls extend all session deadlines.
     `commands` are the enabled four-letter words, `*` for all. `users` maps the users of SASL to
     their passwords. A client must have an identity of one of `required_schemes`, if there are any.
@@ -96,6 +98,7 @@ class CoordinatorConfig:
     commands: frozenset[str] = DEFAULT_COMMANDS
     max_unsent_bytes: int = 16 * 1024 * 1024
     max_held_replies: int = 10_000
+    max_unsynced_bytes: int = 64 * 1024 * 1024
     container_check_interval_ms: int = 60_000
     server_id: int = 1
     passwords: PasswordKind = PasswordKind.KEYED

@@ -48,7 +48,7 @@ class Server:
         passwords: Passwords,
         *,
         wall_clock_ms: Callable[[], int],
-        on_fatal: Callable[[OSError], None],
+        on_fatal: Callable[[BaseException], None],
         new_nonce: Callable[[], str],
         tls: ServerTls | None = None,
     ) -> None:
@@ -63,6 +63,9 @@ class Server:
         self.holding: dict[Connection, None] = {}
         self.service = service
         self.synced_zxid = service.state.zxid
+        self.unsynced_bytes = 0
+        self._syncing_bytes = 0
+        """The part of `unsynced_bytes` whose sync is in progress."""
         self._wal = wal
         self._passwords = passwords
         self._authentication = Authentication(config, new_nonce)
@@ -111,7 +114,7 @@ class Server:
         self.listeners.close()
         if self._timer is not None:
             self._timer.cancel()
-        self._commit.kick(self.service.entries)
+        self._kick()
         while self._commit.is_busy:
             self._idle.clear()
             await self._idle.wait()
@@ -325,9 +328,12 @@ class Server:
             self._refuse(connection, xid, REQUIRES_LOGIN)
             return
         connection.last_op = _OP_NAMES.get(op) or str(op)
+        zxid = self.service.state.zxid
         reply = self.service.handle(
             connection, xid, op, payload, frames.REQUEST_HEADER_BYTES, wall_ms
         )
+        if self.service.state.zxid != zxid:
+            self.unsynced_bytes += len(payload)
         connection.reply(xid, reply.err, reply.body, reply.tag)
         if reply.closes:
             connection.close_after_outputs(reply.tag)
@@ -388,12 +394,19 @@ class Server:
                 connection.flush()
         # Most input writes nothing.
         if self.service.entries:
-            self._commit.kick(self.service.entries)
+            self._kick()
+
+    def _kick(self) -> None:
+        """Start a sync of all waiting entries, unless one is in progress."""
+        if not self._commit.is_busy:
+            self._syncing_bytes = self.unsynced_bytes
+        self._commit.kick(self.service.entries)
 
     def _on_synced(self, zxid: int) -> None:
         self.synced_zxid = zxid
+        self.unsynced_bytes -= self._syncing_bytes
         # The next batch comes first, so that the disk works while outputs are sent.
-        self._commit.kick(self.service.entries)
+        self._kick()
         for connection in list(self.holding):
             connection.release(zxid)
             if not connection.held_count:

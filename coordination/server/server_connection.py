@@ -58,6 +58,8 @@ class Owner(Protocol):
     wall_clock_ms: Callable[[], int]
     is_stopping: bool
     synced_zxid: int
+    unsynced_bytes: int
+    """Size of the requests whose transactions are not on disk yet."""
     ready: dict["Connection", None]
     """Connections with outputs that can be sent now."""
     holding: dict["Connection", None]
@@ -274,9 +276,12 @@ class Connection(asyncio.Protocol):
 
     def _holds_too_much(self) -> bool:
         config, outputs = self._server.config, self._outputs
+        # The limit of unsynced bytes is the server's, but stops only connections that hold outputs:
+        # the end of a sync lets each of them continue.
         return (
             len(outputs.held) >= config.max_held_replies
             or outputs.held_bytes >= config.max_unsent_bytes
+            or self._server.unsynced_bytes >= config.max_unsynced_bytes
         )
 
     def _run(self, payload: bytes, wall_ms: int) -> None:
@@ -305,7 +310,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_held_up(self) -> bool:
-        """Whether packets stay unread because many replies wait for a sync, not for the peer."""
+        """Whether packets stay unread because writes wait for a sync, not for the peer."""
         return not self._is_reading and self._is_writable and self.held_count > 0
 
     def deliver(self, packet: bytes | None, tag: int) -> None:

@@ -2,7 +2,8 @@
 
 While one sync runs, the next batch fills; there is no artificial delay. The caller holds its
 outputs back until `synced_zxid` reaches their transactions. A failed write or sync is never
-retried: the contents of the disk are then unknown, so the process must end.
+retried: the contents of the disk are then unknown, so the process must end. An unexpected
+exception ends it, too, because a log without its thread would never acknowledge a write again.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ class Log(Protocol):
     def append(self, entries: Sequence[Entry]) -> None:
         """Write one batch, at the latest during the next `sync`."""
 
-    def sync(self, done: Callable[[OSError | None], None]) -> None:
+    def sync(self, done: Callable[[BaseException | None], None]) -> None:
         """Make the batch durable, then call `done` in the loop."""
 
     def idle(self) -> None:
@@ -44,7 +45,7 @@ class GroupCommit:
         *,
         synced_zxid: int,
         on_synced: Callable[[int], None],
-        on_failure: Callable[[OSError], None],
+        on_failure: Callable[[BaseException], None],
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Commit after `synced_zxid`; `clock` returns seconds, to time the syncs."""
@@ -77,12 +78,12 @@ class GroupCommit:
         self._began_s = self._clock()
         try:
             self._log.append(batch)
-        except OSError as error:
+        except BaseException as error:
             self._fail(error)
             return
         self._log.sync(self._done)
 
-    def _done(self, error: OSError | None) -> None:
+    def _done(self, error: BaseException | None) -> None:
         if error is not None:
             self._fail(error)
             return
@@ -98,10 +99,10 @@ class GroupCommit:
     def _on_idle(self) -> None:
         try:
             self._log.idle()
-        except OSError as error:
+        except BaseException as error:
             self._fail(error)
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._has_failed = True
         self._on_failure(error)
 
@@ -128,7 +129,7 @@ class FileLog:
         self._does_sync = does_sync
         self._unwritten: Sequence[Entry] = ()
         """The batch that the thread writes before its next sync, if any."""
-        self._wanted: queue.SimpleQueue[Callable[[OSError | None], None] | None]
+        self._wanted: queue.SimpleQueue[Callable[[BaseException | None], None] | None]
         self._wanted = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=SYNC_THREAD, daemon=True)
         if does_sync:
@@ -152,7 +153,7 @@ class FileLog:
             self._loop.call_soon_threadsafe(self._on_rolled)
         self.writer.append(entries)
 
-    def sync(self, done: Callable[[OSError | None], None]) -> None:
+    def sync(self, done: Callable[[BaseException | None], None]) -> None:
         """Sync in the thread; if sync is off, call `done` in the next loop iteration."""
         if self._does_sync:
             self._wanted.put(done)
@@ -173,10 +174,10 @@ class FileLog:
 
     def _run(self) -> None:
         while (done := self._wanted.get()) is not None:
-            error: OSError | None = None
+            error: BaseException | None = None
             try:
                 self._write_rest()
                 self.writer.sync()
-            except OSError as caught:
+            except BaseException as caught:
                 error = caught
             self._loop.call_soon_threadsafe(done, error)

@@ -96,7 +96,7 @@ class World:
         )
         await self.server.start()
 
-    def fail(self, error: OSError) -> None:
+    def fail(self, error: BaseException) -> None:
         raise AssertionError("this log never fails") from error
 
     async def crash_server(self) -> None:

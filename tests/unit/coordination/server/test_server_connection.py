@@ -183,6 +183,38 @@ async def test_reading_goes_on_after_a_sync_that_held_as_many_replies_as_may_be_
     assert [err for _, err in replies(transport)] == [0, 0]
 
 
+async def test_reading_pauses_while_the_requests_that_wait_for_a_sync_are_too_large() -> None:
+    wal = SlowLog()
+    connection, transport = await connected(wal, max_unsynced_bytes=2 * LIMIT_BYTES)
+    other, other_transport = Connection(connection._server), MemoryTransport()
+    other.connection_made(other_transport)
+    hello = ConnectRequest(0, 0, TIMEOUT_MS, 0, NO_PASSWORD)
+    other.data_received(frames.encode_handshake(Handshake(hello, False)))
+    for _ in range(2):
+        wal.finish()
+    paused: list[bool] = []
+    for path in ("/a", "/b", "/c"):
+        request = CreateRequest(path, bytes(LIMIT_BYTES), OPEN_ACL, 0)
+        ask(connection, OpCode.CREATE, request)
+        paused.append(transport.is_paused)
+    assert paused == [False, True, True]
+    server = cast(Server, connection._server)
+    assert "/c" not in server.service.state.tree.nodes
+    # Another connection is read until it holds a reply.
+    ask(other, OpCode.EXISTS, ReadRequest("/zookeeper", False))
+    paused = [other_transport.is_paused]
+    ask(other, OpCode.CREATE, CreateRequest("/d", b"", OPEN_ACL, 0))
+    assert [*paused, other_transport.is_paused] == [False, True]
+    # The first sync was for /a alone.
+    wal.finish()
+    assert "/c" in server.service.state.tree.nodes
+    for _ in range(2):
+        wal.finish()
+    assert [each.is_paused for each in (transport, other_transport)] == [False, False]
+    assert [err for _, err in replies(transport)] == [0, 0, 0]
+    assert server.unsynced_bytes == 0
+
+
 @pytest.mark.parametrize(("max_held_replies", "lives"), [(1, True), (2, False)])
 async def test_session_outlives_a_long_sync_that_stops_the_reading_of_its_pings(
     monkeypatch: pytest.MonkeyPatch, max_held_replies: int, lives: bool

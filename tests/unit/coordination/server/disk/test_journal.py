@@ -20,6 +20,7 @@ from coordination.server.state.txns import CreateTxn, DeleteTxn, Entry
 
 STEP_BYTES = 4096
 SEGMENT_ENTRIES = 3
+TIMEOUT_S = 10
 DISK_WAITS = ("posix_fallocate", "fsync", "fdatasync")
 
 
@@ -30,7 +31,7 @@ class FakeLog:
         self.batches: list[list[int]] = []
         self.waiting: Callable[[OSError | None], None] | None = None
         self.idle_count = 0
-        self.append_error: OSError | None = None
+        self.append_error: Exception | None = None
 
     def append(self, entries: Sequence[Entry]) -> None:
         if self.append_error is not None:
@@ -58,7 +59,7 @@ class Harness:
         self.log = FakeLog()
         self.entries: list[Entry] = []
         self.synced: list[int] = []
-        self.failures: list[OSError] = []
+        self.failures: list[BaseException] = []
         self.commit = GroupCommit(
             self.log, synced_zxid=0, on_synced=self.on_synced, on_failure=self.failures.append
         )
@@ -97,11 +98,12 @@ def test_no_entry_is_acknowledged_after_a_failed_sync() -> None:
     assert harness.log.batches == [[1]]
 
 
-def test_a_failed_write_is_reported_as_failure() -> None:
+@pytest.mark.parametrize("error", [OSError("disk full"), MemoryError()], ids=repr)
+def test_a_failed_write_is_reported_as_failure(error: Exception) -> None:
     harness = Harness()
-    harness.log.append_error = OSError("disk full")
+    harness.log.append_error = error
     harness.write(1)
-    assert (harness.synced, len(harness.failures)) == ([], 1)
+    assert (harness.synced, harness.failures) == ([], [error])
 
 
 @pytest.fixture
@@ -115,9 +117,9 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DataDi
     found.close()
 
 
-async def commit(log: FileLog, zxid: int) -> OSError | None:
+async def commit(log: FileLog, zxid: int) -> BaseException | None:
     """Commit a batch that takes half of a step; return the error of the sync."""
-    synced: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    synced: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
     txn = CreateTxn(f"/{zxid}", bytes(STEP_BYTES // 2), OPEN_ACL, 0, zxid)
     log.append([Entry(zxid, 0, 0, 0, txn)])
     log.sync(synced.set_result)
@@ -174,10 +176,27 @@ async def test_a_segment_that_cannot_grow_fails_the_sync(
     with monkeypatch.context() as full:
         full.setattr(os, "posix_fallocate", refuse)
         error = await commit(log, 2)
-    assert error is not None
+    assert isinstance(error, OSError)
     assert error.errno == errno.ENOSPC
     log.close()
     assert recover(data_dir.path, data_dir.identity).state.zxid == 1
+
+
+async def test_a_bug_in_the_sync_thread_fails_the_sync(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, writer = open_state(data_dir)
+    log = FileLog(writer, asyncio.get_running_loop(), on_rolled=lambda: None)
+    bug = RuntimeError("a bug")
+
+    def fail() -> None:
+        raise bug
+
+    with monkeypatch.context() as broken:
+        broken.setattr(writer, "sync", fail)
+        async with asyncio.timeout(TIMEOUT_S):
+            assert await commit(log, 1) is bug
+    log.close()
 
 
 async def test_a_log_without_syncs_grows_and_rolls_at_once(data_dir: DataDir) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import resource
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from broker.errors import StartupError
 from broker.log_levels import LogLevels
 from broker.node import Node
 from coordination.errors import OUT_OF_THREADS, is_out_of_threads
+from speedups.file_limit import raise_file_limit
 from speedups.service_manager import ServiceManager
 
 EXIT_OK: Final = 0
@@ -69,7 +69,7 @@ def run(config: BrokerConfig, levels: LogLevels) -> int:
 
     `levels` belongs to the loggers; clients may change it.
     """
-    _raise_file_limit()
+    raise_file_limit()
     code: int | None = None
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -82,12 +82,6 @@ def run(config: BrokerConfig, levels: LogLevels) -> int:
             log.error("broker.failed", error=OUT_OF_THREADS)
             code = EXIT_FAILED
     return code
-
-
-def _raise_file_limit() -> None:
-    """Raise the limit of open files to its maximum: logs and connections need many."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _stop_at_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:

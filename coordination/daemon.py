@@ -10,6 +10,7 @@ from typing import Final
 
 from coordination.server.coordinator import Coordinator
 from coordination.server.coordinator_config import CoordinatorConfig
+from speedups.file_limit import raise_file_limit
 from speedups.service_manager import ServiceManager
 
 GC_THRESHOLDS: Final = (100_000, 20, 1000)
@@ -51,6 +52,7 @@ async def run_until_signal(
     config: CoordinatorConfig, directory: Path, on_ready: Callable[[int], None]
 ) -> None:
     """Run until SIGTERM, SIGINT or, unless ignored as under nohup, SIGHUP."""
+    raise_file_limit()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -18,6 +18,7 @@ The tree:
         └── DirectoryLockedError
 """
 
+import errno
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar, Final
@@ -26,6 +27,8 @@ OUT_OF_THREADS: Final = (
     "the system starts no more threads: raise its limits (TasksMax, ulimit -u, ulimit -v)"
 )
 """Explanation of an error for which `is_out_of_threads` holds."""
+OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""Error numbers of a lack of descriptors, which says nothing about a file or its disk."""
 
 
 class ErrorCode(IntEnum):

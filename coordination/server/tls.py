@@ -4,7 +4,6 @@ A context is never changed: if a file has changed, the next connection gets a ne
 connections keep theirs. Files that cannot be used leave the last context in place.
 """
 
-import errno
 import math
 import ssl
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from coordination.errors import OUT_OF_DESCRIPTORS
 from coordination.server.coordinator_config import ClientAuth, TlsConfig
 from trust.changing_files import ChangingFiles
 from trust.tls_alert import ServerContext
@@ -23,7 +23,6 @@ _VERIFY_MODES: Final = {
     ClientAuth.WANT: ssl.CERT_OPTIONAL,
     ClientAuth.NEED: ssl.CERT_REQUIRED,
 }
-_OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 RETRY_DELAY_S: Final = 10.0
 """Back-off after a lack of descriptors: opening an encrypted key may take a second of processor
@@ -62,7 +61,7 @@ class ServerTls:
                 log.info("certificate.reloaded", file=str(self._config.certificate_file))
             except OSError as error:
                 log.warning("certificate.not_reloaded", error=str(error))
-                if error.errno in _OUT_OF_DESCRIPTORS:
+                if error.errno in OUT_OF_DESCRIPTORS:
                     # No fault of the files.
                     self._files.forget()
                     self._retry_at_s = self._clock() + RETRY_DELAY_S

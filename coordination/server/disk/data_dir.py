@@ -138,9 +138,16 @@ def _write_private(path: Path, data: bytes) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Make creations, renames and deletions in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
+    with opened_directory(directory) as descriptor:
         os.fsync(descriptor)
+
+
+@contextmanager
+def opened_directory(directory: Path) -> Iterator[int]:
+    """Yield a descriptor of `directory`, for syncs."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
 

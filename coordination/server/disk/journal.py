@@ -148,8 +148,7 @@ class FileLog:
         entries, self._unwritten = self._unwritten, ()
         if not entries:
             return
-        if self.writer.is_full:
-            self.writer.roll()
+        if self.writer.is_full and self.writer.roll():
             self._loop.call_soon_threadsafe(self._on_rolled)
         self.writer.append(entries)
 

@@ -9,13 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import structlog
+
+from coordination.errors import OUT_OF_DESCRIPTORS
 from coordination.server.disk import wal
-from coordination.server.disk.data_dir import segment_path, sync_directory
+from coordination.server.disk.data_dir import opened_directory, segment_path
 from coordination.server.disk.wal import ALLOCATION_STEP_BYTES, SegmentHeader
 from coordination.server.state.txns import Entry
 
 SEGMENT_MAX_BYTES: Final = 64 * 1024 * 1024
 SEGMENT_MAX_ENTRIES: Final = 100_000
+
+log = structlog.get_logger(__name__)
 
 
 class WalWriter:
@@ -27,23 +32,28 @@ class WalWriter:
         self._store_id = store_id
         self._chain = wal.Chain(store_id, last_crc)
         self._last_zxid = last_zxid
-        self._open_segment()
+        self._is_roll_late = False
+        with opened_directory(directory) as parent:
+            self._open_segment(parent, closes_previous=False)
 
-    def _open_segment(self) -> None:
+    def _open_segment(self, parent: int, *, closes_previous: bool) -> None:
         header = SegmentHeader(self._store_id, self._last_zxid + 1, self._chain.last_crc)
-        self.path = segment_path(self._directory, header.first_zxid)
+        path = segment_path(self._directory, header.first_zxid)
         # Renamed only once the header and the allocated space are on disk.
-        temporary = self.path.with_suffix(".tmp")
-        self._file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        temporary = path.with_suffix(".tmp")
+        file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            _write_all(self._file, wal.encode_header(header), 0)
-            os.posix_fallocate(self._file, 0, ALLOCATION_STEP_BYTES)
-            os.fsync(self._file)
-            temporary.rename(self.path)
-            sync_directory(self._directory)
+            if closes_previous:
+                self.close()
+            _write_all(file, wal.encode_header(header), 0)
+            os.posix_fallocate(file, 0, ALLOCATION_STEP_BYTES)
+            os.fsync(file)
+            temporary.rename(path)
+            os.fsync(parent)
         except OSError:
-            os.close(self._file)
+            os.close(file)
             raise
+        self.path, self._file = path, file
         self._position = wal.HEADER_BYTES
         self._allocated_bytes = ALLOCATION_STEP_BYTES
         self._entry_count = 0
@@ -115,10 +125,24 @@ class WalWriter:
         """Write a seal after the last batch, which must be synced; the seal itself is not."""
         _write_all(self._file, self._chain.seal(), self._position)
 
-    def roll(self) -> None:
-        """Close the segment, whose batches must be synced, and create the next one."""
-        self.close()
-        self._open_segment()
+    def roll(self) -> bool:
+        """Close the segment, whose batches must be synced, and create the next one.
+
+        Return False, with the segment still open, if no descriptor is left for the next one.
+        """
+        try:
+            # All descriptors are opened before anything changes.
+            with opened_directory(self._directory) as parent:
+                self._open_segment(parent, closes_previous=True)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS:
+                raise
+            if not self._is_roll_late:
+                log.warning("segment.not_rolled", file=str(self.path), error=str(error))
+            self._is_roll_late = True
+            return False
+        self._is_roll_late = False
+        return True
 
     def close(self) -> None:
         """Close the segment for good."""

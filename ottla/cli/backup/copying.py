@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import resource
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from ottla.cli.backup.moves import META_PROPERTIES, Moves
 from ottla.cli.backup.selection import COORDINATOR, chosen_files, is_coordinator, is_top_file
 from ottla.cli.backup.writing import new_file, sync_directory
 from ottla.cli.failure import CommandError
+from speedups.file_limit import raise_file_limit
 
 PIECE_BYTES: Final = 1024 * 1024
 MAX_ATTEMPTS: Final = 100
@@ -41,7 +41,7 @@ def copy_directory(
         CommandError: it is neither, or its files change too often.
         OSError: a file cannot be read or written.
     """
-    _raise_file_limit()
+    raise_file_limit()
     place = target / folder
     place.mkdir()
     files: list[BackedUpFile] = []
@@ -224,9 +224,3 @@ def _claimed(directory: Path) -> Iterator[bool]:
                 except BlockingIOError:
                     is_in_use = True
         yield is_in_use
-
-
-def _raise_file_limit() -> None:
-    """Raise the limit of open files to its maximum: a partition may have thousands."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -283,6 +283,20 @@ async def test_many_idle_sessions_use_little_memory(
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_a_coordinator_raises_its_limit_of_open_files(tmp_path: Path) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limited = ["sh", "-c", 'ulimit -Sn 256 && exec "$@"', "sh", sys.executable, "-m"]
+    arguments = ["coordination", "--listen=127.0.0.1:0", f"--data-dir={tmp_path}"]
+    with subprocess.Popen(
+        [*limited, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready ")
+        limits = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        process.terminate()
+    assert limits == (hard, hard)
+
+
 def open_file_count() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordination.protocol.messages import OPEN_ACL
 from coordination.server.coordinator import open_state
@@ -180,6 +181,35 @@ async def test_a_segment_that_cannot_grow_fails_the_sync(
     assert error.errno == errno.ENOSPC
     log.close()
     assert recover(data_dir.path, data_dir.identity).state.zxid == 1
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("place", ["directory", "segment"])
+async def test_a_segment_grows_on_while_there_is_no_descriptor_for_the_next_one(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, place: str, number: int
+) -> None:
+    _, writer = open_state(data_dir)
+    rolls: list[None] = []
+    log = FileLog(writer, asyncio.get_running_loop(), on_rolled=lambda: rolls.append(None))
+    opened = os.open
+
+    def refuse(path: Path, *given: int) -> int:
+        if (path == data_dir.path) is (place == "directory"):
+            raise OSError(number, os.strerror(number))
+        return opened(path, *given)
+
+    with monkeypatch.context() as exhausted, capture_logs() as logs:
+        exhausted.setattr(os, "open", refuse)
+        for zxid in range(1, SEGMENT_ENTRIES + 3):
+            assert await commit(log, zxid) is None
+            log.idle()
+    assert [each["event"] for each in logs] == ["segment.not_rolled"]
+    assert len(segments_of(data_dir.path)) == 1
+    assert await commit(log, SEGMENT_ENTRIES + 3) is None
+    assert rolls == [None]
+    log.close()
+    assert len(segments_of(data_dir.path)) == 2
+    assert recover(data_dir.path, data_dir.identity).state.zxid == SEGMENT_ENTRIES + 3
 
 
 async def test_a_bug_in_the_sync_thread_fails_the_sync(

@@ -11,6 +11,8 @@ _ILLEGAL = re.compile(
 
 MAX_CREATED_CHARS: Final = 4_096
 """Limit for the path of a new node, because each watch holds a copy of its path."""
+MAX_CHARS: Final = MAX_CREATED_CHARS + len(f"{-(2**31)}")
+"""Length of the longest path that a node can have, which ends with the lowest sequence number."""
 ROOT: Final = "/"
 SYSTEM: Final = "/zookeeper"
 QUOTA: Final = "/zookeeper/quota"

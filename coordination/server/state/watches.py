@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
+from coordination.errors import ErrorCode, OperationError
 from coordination.protocol import node_path
 from coordination.protocol.messages import AddWatchMode, EventType, WatcherType
 from coordination.server.state.txns import CreateTxn, DeleteTxn, NodeTxn, SetDataTxn
@@ -54,7 +55,13 @@ class WatchTable(Generic[W]):
         return sum(len(found) for found in self._by_watcher.values())
 
     def add(self, path: str, watcher: W, mode: int) -> None:
-        """Add `mode` to the modes of `watcher` on `path`."""
+        """Add `mode` to the modes of `watcher` on `path`.
+
+        Raises:
+            BadArgumentsError: no node can have such a long path.
+        """
+        if len(path) > node_path.MAX_CHARS:
+            raise OperationError.of(ErrorCode.BAD_ARGUMENTS, path)
         modes = self._by_path.setdefault(path, {})
         before = modes.get(watcher, Mode.NONE)
         if mode & ~before & Mode.RECURSIVE:
@@ -96,13 +103,18 @@ class WatchTable(Generic[W]):
         return list(dict.fromkeys(watchers))
 
     def _recursive_above(self, path: str) -> Iterator[W]:
-        # Iterates over lengths, not ancestors: a deep path has many ancestors, while recursive
-        # watches have few different lengths.
+        # A path may be deep, while recursive watches usually have few different lengths.
+        is_deep = path.count("/") > len(self._recursive_lengths)
+        for above in self._watched_prefixes(path) if is_deep else _ancestors(path):
+            for watcher, mode in self._by_path.get(above, {}).items():
+                if mode & Mode.RECURSIVE:
+                    yield watcher
+
+    def _watched_prefixes(self, path: str) -> Iterator[str]:
+        """Yield the ancestors of `path` that are as long as the path of a recursive watch."""
         for length in self._recursive_lengths:
             if length < len(path) and (length == 1 or path[length] == "/"):
-                for watcher, mode in self._by_path.get(path[:length], {}).items():
-                    if mode & Mode.RECURSIVE:
-                        yield watcher
+                yield path[:length]
 
     def _set_mode(self, path: str, watcher: W, mode: int) -> None:
         modes = self._by_path[path]
@@ -190,6 +202,12 @@ class Watches(Generic[W]):
         parent = node_path.parent_of(path) or node_path.ROOT
         watchers = self.children.fire(parent, has_recursive=False)
         return _event(_CHILDREN_CHANGED, parent, watchers)
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    while path != node_path.ROOT:
+        path = node_path.parent_of(path) or node_path.ROOT
+        yield path
 
 
 def _event(kind: EventType, path: str, watchers: list[W]) -> list[tuple[EventType, str, list[W]]]:

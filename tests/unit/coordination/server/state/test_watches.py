@@ -1,6 +1,12 @@
 """Watch events of a change: their receivers and their order."""
 
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
 from coordination.errors import ErrorCode
+from coordination.protocol import node_path
 from coordination.protocol.messages import (
     Acl,
     AddWatchMode,
@@ -17,7 +23,7 @@ from coordination.protocol.messages import (
     WatchesRequest,
 )
 from coordination.server.state.acl import digest_identity
-from coordination.server.state.watches import MAX_REMOVALS
+from coordination.server.state.watches import MAX_REMOVALS, Mode, WatchTable
 from tests.unit.coordination.fakes import FakePeer, peer, service
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
@@ -281,3 +287,64 @@ def test_a_recursive_watch_hides_no_one_shot_watch_of_children_on_the_same_path(
     writer.create("/a/b")
     writer.create("/a/c")
     assert watcher.seen == [(CREATED, "/a/b"), (CHILDREN, "/a"), (CREATED, "/a/c")]
+
+
+class CountedLengths(Counter[int]):
+    """Lengths of recursive watches that count how many of them are visited."""
+
+    visited_count = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for length in super().__iter__():
+            self.visited_count += 1
+            yield length
+
+
+@pytest.mark.parametrize(
+    ("path", "visited_count"),
+    [
+        pytest.param("/a/b", 0, id="few ancestors"),
+        pytest.param("/a" + "/b" * 100, 50, id="many ancestors"),
+    ],
+)
+def test_a_change_visits_ancestors_or_lengths_whichever_are_fewer(
+    path: str, visited_count: int
+) -> None:
+    table: WatchTable[str] = WatchTable()
+    lengths = table._recursive_lengths = CountedLengths()
+    table.add("/", "root", Mode.RECURSIVE)
+    table.add("/a", "parent", Mode.RECURSIVE)
+    for length in range(3, 51):
+        table.add("/" + "x" * (length - 1), "other", Mode.RECURSIVE)
+    assert set(table.fire(path)) == {"root", "parent"}
+    assert lengths.visited_count == visited_count
+
+
+def test_a_path_that_no_node_can_have_is_not_watched() -> None:
+    watcher = peer(service())
+    longest = "/" + "a" * (node_path.MAX_CHARS - 1)
+    paths = (f"{longest}a",)
+    refused = [
+        watcher.ask(OpCode.EXISTS, ReadRequest(paths[0], True)),
+        watcher.ask(OpCode.ADD_WATCH, AddWatchRequest(paths[0], 0)),
+        watcher.ask(OpCode.ADD_WATCH, AddWatchRequest(paths[0], 1)),
+        watcher.ask(OpCode.SET_WATCHES, SetWatchesRequest(0, (), paths, ())),
+        watcher.ask(OpCode.SET_WATCHES2, SetWatches2Request(0, (), (), (), paths, ())),
+        watcher.ask(OpCode.SET_WATCHES2, SetWatches2Request(0, (), (), (), (), paths)),
+    ]
+    assert refused == [ErrorCode.BAD_ARGUMENTS] * len(refused)
+    watches = watcher.service.watches
+    assert (watches.data.watch_count, watches.children.watch_count) == (0, 0)
+    watcher.ask(OpCode.ADD_WATCH, AddWatchRequest(longest, 1))
+    assert watches.data.watch_count == 1
+
+
+def test_the_longest_path_with_a_sequence_can_be_watched() -> None:
+    client = peer(service())
+    client.service.state.tree.nodes["/"].cversion = -(2**31)
+    path = "/" + "a" * (node_path.MAX_CREATED_CHARS - 1)
+    created = client.create(path, flags=CreateFlag.PERSISTENT_SEQUENTIAL)
+    assert len(created) == node_path.MAX_CHARS
+    client.ask(OpCode.EXISTS, ReadRequest(created, True))
+    client.ask(OpCode.DELETE, DeleteRequest(created, -1))
+    assert client.seen == [(DELETED, created)]

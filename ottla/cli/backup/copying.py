@@ -5,6 +5,8 @@ agree, and then read from these descriptors up to the sizes that they had. Files
 renames or deletes meanwhile stay readable: the copy is the partition's state at that time, as after
 a crash.
 Checkpoints are copied before the partitions, so that they claim nothing that the copy lacks.
+The log of a coordinator is copied from its end to its start: a batch is written after the one
+before it, so the copy has all batches up to one, and perhaps a part of the next.
 """
 
 import contextlib
@@ -19,12 +21,21 @@ from typing import BinaryIO, Final
 from logcheck.file_name import MOVED_HERE
 from ottla.cli.backup.manifest import BackedUpDirectory, BackedUpFile
 from ottla.cli.backup.moves import META_PROPERTIES, Moves
-from ottla.cli.backup.selection import COORDINATOR, chosen_files, is_coordinator, is_top_file
+from ottla.cli.backup.selection import (
+    COORDINATOR,
+    chosen_files,
+    is_coordinator,
+    is_coordinator_log,
+    is_top_file,
+)
 from ottla.cli.backup.writing import new_file, sync_directory
 from ottla.cli.failure import CommandError
 from speedups.file_limit import raise_file_limit
 
 PIECE_BYTES: Final = 1024 * 1024
+PAGE_BYTES: Final = 4096
+"""Size of the pieces of a coordinator's log: a longer read may see two batches, but not the one
+between them."""
 MAX_ATTEMPTS: Final = 100
 """Listings of one partition; each attempt takes milliseconds, and a cleaner renames for less."""
 LOCKS: Final = (".lock", "lock")
@@ -136,9 +147,10 @@ def _copy_part(
         if files is None:
             target.rmdir()
             return []
-        copied = [
-            _copy(file, target / name, prefix + name, on_progress) for name, file in files.items()
-        ]
+        copied = []
+        for name, file in files.items():
+            copy = _copy_backwards if is_coordinator_log(name) else _copy
+            copied.append(copy(file, target / name, prefix + name, on_progress))
         sync_directory(target)
         return copied
 
@@ -193,10 +205,8 @@ def opened(path: Path) -> BinaryIO:
 
 
 def _copy(file: BinaryIO, target: Path, name: str, on_progress: Progress) -> BackedUpFile:
-    found = os.fstat(file.fileno())
-    if not stat.S_ISREG(found.st_mode):
-        raise CommandError(f"{name} is not a regular file")
-    left, digest = found.st_size, hashlib.sha256()
+    size_bytes = left = _size_of(file, name)
+    digest = hashlib.sha256()
     with new_file(target) as copy:
         while left:
             piece = file.read(min(PIECE_BYTES, left))
@@ -207,7 +217,26 @@ def _copy(file: BinaryIO, target: Path, name: str, on_progress: Progress) -> Bac
             copy.write(piece)
             left -= len(piece)
             on_progress(len(piece))
-    return BackedUpFile(path=name, size_bytes=found.st_size - left, sha256=digest.hexdigest())
+    return BackedUpFile(path=name, size_bytes=size_bytes - left, sha256=digest.hexdigest())
+
+
+def _copy_backwards(file: BinaryIO, target: Path, name: str, on_progress: Progress) -> BackedUpFile:
+    with new_file(target) as copy:
+        for start in reversed(range(0, _size_of(file, name), PAGE_BYTES)):
+            piece = os.pread(file.fileno(), PAGE_BYTES, start)
+            copy.seek(start)
+            copy.write(piece)
+            on_progress(len(piece))
+    with target.open("rb") as copied:
+        digest = hashlib.file_digest(copied, "sha256")
+    return BackedUpFile(path=name, size_bytes=target.stat().st_size, sha256=digest.hexdigest())
+
+
+def _size_of(file: BinaryIO, name: str) -> int:
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode):
+        raise CommandError(f"{name} is not a regular file")
+    return found.st_size
 
 
 @contextlib.contextmanager

@@ -14,7 +14,8 @@ TOP_FILES: Final = re.compile(r"meta\.properties|[a-z-]+-checkpoint")
 PARTITION: Final = re.compile(r"\S+-\d{1,10}")
 COORDINATOR: Final = "coordinator"
 SESSION: Final = "coordinator-session"
-COORDINATOR_FILES: Final = re.compile(r"store|wal-\S+\.log|snap-\S+\.msgpack")
+COORDINATOR_LOG: Final = re.compile(r"wal-\S+\.log")
+COORDINATOR_FILES: Final = re.compile(rf"store|{COORDINATOR_LOG.pattern}|snap-\S+\.msgpack")
 UNFINISHED: Final = (".deleted", ".cleaned", ".tmp")
 INDEX_SUFFIXES: Final = (".index", ".timeindex")
 LOG_SUFFIX: Final = ".log"
@@ -37,6 +38,11 @@ def is_part(name: str) -> bool:
 def is_coordinator(names: Iterable[str]) -> bool:
     """Whether these are the names in the data directory of a coordinator."""
     return "store" in names
+
+
+def is_coordinator_log(name: str) -> bool:
+    """Whether this is the name of a segment of a coordinator's log."""
+    return COORDINATOR_LOG.fullmatch(name) is not None
 
 
 def chosen_files(names: Iterable[str], *, is_in_use: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -16,12 +17,20 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import ottla
+from coordination.protocol.messages import OPEN_ACL
+from coordination.server.coordinator import open_state
+from coordination.server.disk.data_dir import DataDir, read_identity
+from coordination.server.disk.state_recovery import recover
+from coordination.server.state.txns import CreateTxn, Entry
 from ottla.cli.app import make_app
+from ottla.cli.backup.copying import copy_directory
+from ottla.cli.backup.moves import Moves
 from ottla.testing import Broker
 from storage.directory.meta_properties import read_meta_properties
 from storage.errors import InconsistentMetadataError
 
 RECORDS = 200
+BATCH_BYTES = 300_000
 
 
 def run(*words: object) -> Result:
@@ -63,6 +72,41 @@ async def test_a_backup_of_a_running_broker_has_every_acknowledged_record(tmp_pa
 async def keep_writing(producer: ottla.Producer, topic: str) -> None:
     while True:
         await producer.send_and_wait(topic, bytes(300))
+
+
+def test_the_copy_of_a_coordinators_log_that_grows_meanwhile_is_one_as_after_a_crash(
+    tmp_path: Path,
+) -> None:
+    source, target = tmp_path / "coordinator", tmp_path / "saved"
+    target.mkdir()
+    data_dir = DataDir(source)
+    _, writer = open_state(data_dir)
+    written = copied_bytes = 0
+
+    def write(count: int) -> None:
+        nonlocal written
+        for _ in range(count):
+            written += 1
+            txn = CreateTxn(f"/{written}", bytes(BATCH_BYTES), OPEN_ACL, 0, written)
+            writer.append([Entry(written, 0, 0, 0, txn)])
+            writer.sync()
+
+    def write_as_much(size_bytes: int) -> None:
+        nonlocal copied_bytes
+        copied_bytes += size_bytes
+        write(copied_bytes // BATCH_BYTES + acknowledged - written)
+
+    write(3)
+    acknowledged = written
+    copied = copy_directory(source, target, "1", write_as_much, Moves([source]))
+    writer.close()
+    data_dir.close()
+    assert written > acknowledged
+    recovered = recover(target / "1", read_identity(target / "1"))
+    assert acknowledged <= recovered.state.zxid <= written
+    for each in copied.files:
+        data = (target / "1" / each.path).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (each.size_bytes, each.sha256)
 
 
 @pytest.fixture

@@ -16,12 +16,16 @@ from coordination.client import Login
 from coordination.errors import DataError
 from coordination.server.coordinator import Coordinator
 from coordination.server.coordinator_config import Address, CoordinatorConfig
+from coordination.server.disk.wal import ALLOCATION_STEP_BYTES
 from coordination.server.listeners import UNLIMITED
+from storage.disk.space_reserve import SpaceReserve, free_bytes
 
 DIRECTORY: Final = "coordinator"
 HOST: Final = "127.0.0.1"
 USER: Final = "broker"
 PASSWORD_BYTES: Final = 32
+START_FREE_BYTES: Final = 2 * ALLOCATION_STEP_BYTES
+"""With less free space, the start frees the reserve of the log dir: it allocates a segment."""
 
 
 def make_login() -> Login:
@@ -44,6 +48,9 @@ async def start_coordinator(log_dir: Path, login: Login) -> Coordinator:
     )
     coordinator = Coordinator(config, log_dir / DIRECTORY)
     try:
+        if free_bytes(log_dir) < START_FREE_BYTES:
+            # The opening of the logs, which comes later, holds it again if there is space.
+            SpaceReserve(log_dir, 0).release()
         await coordinator.start()
     except (DataError, OSError) as error:
         raise StartupError(str(error)) from error

@@ -52,6 +52,8 @@ class WalWriter:
             os.fsync(parent)
         except OSError:
             os.close(file)
+            # On a full disk some file systems have allocated a part of the space.
+            temporary.unlink(missing_ok=True)
             raise
         self.path, self._file = path, file
         self._position = wal.HEADER_BYTES

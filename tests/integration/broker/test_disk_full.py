@@ -20,6 +20,7 @@ from kafkawire.messages.delete_topics import (
 )
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
+from storage.disk.space_reserve import FILE_NAME
 from tests.conftest import STOP_TIMEOUT_S, BrokerProcess, StartBroker
 from tests.integration.broker.test_compaction import alter, fetch_all
 from tests.integration.broker.wire import Wire, batch
@@ -27,15 +28,18 @@ from tests.waiting import until_sync
 
 DISK_MIB = 12
 RESERVE_BYTES = 1024 * 1024
+LARGE_RESERVE_BYTES = 5 * 1024 * 1024
+"""Enough for a segment of the coordinator's log."""
 CHUNK = os.urandom(250_000)
 MANY = 1_000
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     path = tmp_path / "disk"
     path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(path)]
+    size_mib = getattr(request, "param", DISK_MIB)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", str(path)]
     try:
         mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -134,6 +138,29 @@ def test_a_broker_that_dies_on_a_full_disk_recovers_on_it(
         others.unlink()
         broker.wait_for_event("log_dir.resumed")
         assert wire.produce("t", batch(b"x")).base_offset == count
+
+
+@pytest.mark.parametrize("small_disk", [20], indirect=True)
+def test_a_broker_that_embeds_its_coordinator_starts_on_a_full_disk(
+    start_broker: StartBroker, small_disk: Path
+) -> None:
+    reserve = {"log.dir.reserve.bytes": str(LARGE_RESERVE_BYTES)}
+    broker = start_broker(small_disk / "data", overrides=reserve)
+    with Wire(broker.port) as wire:
+        wire.create_topic("t")
+        assert wire.produce("t", batch(b"x")).error_code == ErrorCode.NONE
+    broker.process.send_signal(signal.SIGTERM)
+    assert broker.process.wait(STOP_TIMEOUT_S) == 0
+    others = small_disk / "other"
+    leave_free(others, 100_000)
+    broker = start_broker(small_disk / "data", overrides=reserve)
+    with Wire(broker.port) as wire:
+        assert wire.fetch("t", 0).high_watermark == 1
+        broker.wait_for_event("log_dir.full")
+        others.unlink()
+        broker.wait_for_event("log_dir.resumed")
+        assert wire.produce("t", batch(b"y")).base_offset == 1
+    assert (small_disk / "data" / FILE_NAME).stat().st_size == LARGE_RESERVE_BYTES
 
 
 CLEANED_SEGMENT_BYTES = 2_000_000

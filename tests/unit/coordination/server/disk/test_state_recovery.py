@@ -35,6 +35,20 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "ALLOCATION_STEP_BYTES", STEP_BYTES)
 
 
+def test_a_start_on_a_full_disk_leaves_no_file_that_takes_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    directory = DataDir(tmp_path)
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        open_state(directory)
+    directory.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"lock", "store"}
+
+
 class Store:
     """Data directory, with the operations to restart on it."""
 

@@ -78,7 +78,7 @@ class GroupCommit:
         self._began_s = self._clock()
         try:
             self._log.append(batch)
-        except BaseException as error:
+        except Exception as error:
             self._fail(error)
             return
         self._log.sync(self._done)
@@ -99,7 +99,7 @@ class GroupCommit:
     def _on_idle(self) -> None:
         try:
             self._log.idle()
-        except BaseException as error:
+        except Exception as error:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:

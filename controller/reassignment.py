@@ -296,7 +296,8 @@ def _remove(cluster: Cluster, partition: TopicPartition, gone: Sequence[BrokerId
     replicas = _replicas(partition, gone)
     batch = RequestBatch(cluster)
     state = cluster.leaderships.get(partition)
-    if state is not None and (state.leader in gone or set(state.isr) <= set(gone)):
+    is_leader_gone = state is not None and state.leader in gone
+    if is_leader_gone or _is_all_in_sync(cluster, partition, gone):
         yield from elect(cluster, batch, (partition,), Strategy.OFFLINE)
     yield from to_offline(cluster, batch, replicas)
     yield from batch.send()

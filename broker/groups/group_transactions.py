@@ -91,7 +91,8 @@ class GroupTransactions:
             on_done(error.code)
             return
         if group is None:
-            if member[2] >= 0:
+            *_, generation_id = member
+            if generation_id >= 0:
                 on_done(ErrorCode.UNKNOWN_MEMBER_ID)
                 return
             group = self._registry.find_or_add(group_id)

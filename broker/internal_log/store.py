@@ -25,10 +25,10 @@ from storage.log.log import AppendInfo
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 OnStored: TypeAlias = Callable[[ErrorCode, int], None]
-"""Called once, with an error of the log (NONE: in the log, with acks=all
-also replicated) and the first record's offset.
+"""Called once, with an error of the log and the first record's offset.
 
-The offset is NO_OFFSET if the records are not in the log.
+NONE means in the log, with acks=all also replicated. The offset is NO_OFFSET if the records are not
+in the log.
 """
 
 

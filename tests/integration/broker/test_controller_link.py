@@ -81,33 +81,32 @@ async def test_a_request_behind_one_that_fails_goes_to_the_new_controller() -> N
         await link.close()
 
 
-async def test_a_request_to_a_former_controller_is_given_up_when_another_is_sent() -> None:
-    former, new = Broker(responds=False), Broker(responds=True)
-    async with former.listening() as at_former, new.listening() as at_new:
-        link = Link(at_former, timeout_ms=LONG_TIMEOUT_MS)
-        first = asyncio.create_task(cluster_id(link))
-        await former.got_request.wait()
-        link.controller = at_new
-        assert await cluster_id(link) == "version 1"
-        with pytest.raises(PeerError):
-            await first
-        await link.close()
-
-
-async def test_a_request_to_a_former_controller_is_given_up_when_the_metadata_name_another() -> (
-    None
-):
+@asynccontextmanager
+async def moved_controller() -> AsyncIterator[tuple[Link, "asyncio.Task[str]"]]:
+    """A link whose controller has moved, and a request that waits for the former one."""
     former, new = Broker(responds=False), Broker(responds=True)
     async with former.listening() as at_former, new.listening() as at_new:
         link = Link(at_former, timeout_ms=LONG_TIMEOUT_MS)
         request = asyncio.create_task(cluster_id(link))
         await former.got_request.wait()
         link.controller = at_new
+        yield link, request
+        assert await cluster_id(link) == "version 1"
+        await link.close()
+
+
+async def test_a_request_to_a_former_controller_is_given_up_when_another_is_sent() -> None:
+    async with moved_controller() as (link, request):
+        assert await cluster_id(link) == "version 1"
+        with pytest.raises(PeerError):
+            await request
+
+
+async def test_a_request_is_given_up_when_the_metadata_name_another_controller() -> None:
+    async with moved_controller() as (link, request):
         link.metadata.adopt(ClusterImage())
         with pytest.raises(PeerError, match="given up"):
             await request
-        assert await cluster_id(link) == "version 1"
-        await link.close()
 
 
 async def test_the_connection_stays_open_while_the_metadata_name_the_same_controller() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -41,6 +42,7 @@ from ottla.client.admin_model import ResourceType
 from ottla.client.errors import AuthenticationFailedError, OttlaError
 from tests.certificates import Authority, needs_openssl
 from tests.conftest import READY_EVENT, READY_TIMEOUT_S, BrokerProcess
+from tests.integration.broker.network_support import Client
 from tests.integration.broker.wire import TlsWire, Wire
 from tests.ports import free_port
 from tests.waiting import until
@@ -301,6 +303,16 @@ async def test_tls_1_2_is_served_with_authenticated_encryption_only(
     assert await asyncio.to_thread(connect) is is_served
 
 
+@contextlib.asynccontextmanager
+async def tls_client(port: int, context: ssl.SSLContext) -> AsyncIterator[Client]:
+    """Connect with TLS; wait at the end until the broker has closed its side, too."""
+    client = Client(*await asyncio.open_connection("127.0.0.1", port, ssl=context))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
 def is_about_tls(event: Mapping[str, object]) -> bool:
     return event["reason"] == "the client does not speak TLS"
 
@@ -327,17 +339,11 @@ async def test_a_tls_client_on_a_plain_port_is_logged_in_one_line(
 async def test_the_certificate_of_a_client_names_its_principal(secured: Secured) -> None:
     known = secured.authority.issue("alice", "/O=Ottla/CN=Alice")
     nameless = secured.authority.issue("nameless", "/O=nobody")
-    reader, writer = await asyncio.open_connection(
-        "127.0.0.1", secured.ports["SSL"], ssl=secured.authority.context(known)
-    )
-    writer.close()
-    await reader.read()
+    async with tls_client(secured.ports["SSL"], secured.authority.context(known)):
+        pass
     # The rules of the listener match no name without CN.
-    reader, writer = await asyncio.open_connection(
-        "127.0.0.1", secured.ports["SSL"], ssl=secured.authority.context(nameless)
-    )
-    assert await reader.read() == b""
-    writer.close()
+    async with tls_client(secured.ports["SSL"], secured.authority.context(nameless)) as client:
+        assert await client.reader.read() == b""
     event = await asyncio.to_thread(
         secured.broker.wait_for_event,
         "connection.dropped",
@@ -353,9 +359,10 @@ async def test_a_certificate_is_replaced_while_connections_stay(secured: Secured
     port, context = secured.ports["SSL"], secured.authority.context()
 
     async def certificate() -> bytes:
-        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-        found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        writer.close()
+        async with tls_client(port, context) as client:
+            tls: ssl.SSLObject = client.writer.get_extra_info("ssl_object")
+            found = tls.getpeercert(binary_form=True)
+        assert found is not None
         return found
 
     options: dict[str, Any] = {"security_protocol": "SSL", "ssl_context": context}
@@ -452,10 +459,8 @@ async def test_many_silent_clients_delay_no_other_one(secured: Secured) -> None:
             client.setblocking(False)
             silent.append(client)
             await loop.sock_connect(client, ("127.0.0.1", port))
-        _, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=secured.authority.context()
-        )
-        writer.close()
+        async with tls_client(port, secured.authority.context()):
+            pass
     finally:
         for client in silent:
             client.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 
 class ReplyState(enum.Enum):
@@ -24,9 +24,9 @@ class ReplyState(enum.Enum):
     CANCELLED = "cancelled"
 
 
-_PENDING = ReplyState.PENDING
-_MESSAGE = ReplyState.MESSAGE
-_CANCELLED = ReplyState.CANCELLED
+_PENDING: Final = ReplyState.PENDING
+_MESSAGE: Final = ReplyState.MESSAGE
+_CANCELLED: Final = ReplyState.CANCELLED
 
 
 EncodedMessage: TypeAlias = bytes

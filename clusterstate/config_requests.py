@@ -88,6 +88,9 @@ def read_entity_paths(kinds: Iterable[str]) -> Plan[list[str]]:
 def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Plan[Configs]:
     """Apply `change` to the overrides of an entity, announce it, and return the new overrides.
 
+    The change and its notification are one transaction: no broker misses a change whose author
+    stops in between.
+
     Raises:
         ApiError: raised by `change`; INVALID_CONFIG if the overrides exceed the size of a znode;
             UNKNOWN_SERVER_ERROR, as in Kafka, if the coordinator refuses the znode itself, such as
@@ -95,12 +98,20 @@ def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Pla
             overrides are unchanged.
     """
     path = paths.config(entity_path)
+    announcement = encode_config_change(entity_path)
+    notify = Create(paths.CONFIG_CHANGE_PREFIX, announcement, sequential=True)
+    changed: Configs | None = None
     for _ in range(MAX_ATTEMPTS):
         [node] = yield from read((path,))
+        if changed is not None and node is not None and node.data == encode_config(changed):
+            # The response to the first copy of the write was lost.
+            return changed
         changed = change(decode_config(node.data) if node else {})
         data = encode_config(changed)
         op = Create(path, data) if node is None else SetData(path, data, node.version)
-        [outcome] = yield from write([(op,)])
+        [outcome] = yield from write([(op, notify)])
+        if outcome.refusal is None:
+            return changed
         if outcome.refusal is Refusal.NO_NODE and entity_path.count("/") > 1:
             # A user without a quota may have one for a client.
             above = paths.parents(path)[len(paths.parents(paths.config(USERS))) + 1 :]
@@ -114,10 +125,6 @@ def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Pla
         if outcome.refusal is Refusal.OTHER:
             text = f"the coordinator refuses a znode for the overrides of {entity_path}"
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
-        if outcome.refusal is None:
-            notification = encode_config_change(entity_path)
-            yield from write([(Create(paths.CONFIG_CHANGE_PREFIX, notification, sequential=True),)])
-            return changed
     text = f"{entity_path} was changed concurrently in {MAX_ATTEMPTS} attempts"
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
 

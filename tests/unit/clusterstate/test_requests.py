@@ -307,6 +307,38 @@ def test_a_changed_config_is_announced_to_all() -> None:
     assert driver.run(take_config_changes(taken.last_number, now_ms=0)).announced == ()
 
 
+@pytest.mark.parametrize("repeats", [False, True], ids=["once", "answer lost"])
+def test_a_change_of_a_config_is_written_and_announced_once(repeats: bool) -> None:
+    driver = empty_cluster(1, repeats=repeats)
+
+    def append(found: Mapping[str, str]) -> dict[str, str]:
+        return {"a": found.get("a", "") + "1"}
+
+    def delete(found: Mapping[str, str]) -> dict[str, str]:
+        if not found:
+            # As the deletion of a credential that does not exist.
+            raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "gone")
+        return {}
+
+    last_number, path = NO_CHANGE, "users/alice/clients/app"
+    for change, changed in ((append, {"a": "1"}), (append, {"a": "11"}), (delete, {})):
+        assert driver.run(change_config(path, change)) == changed
+        assert driver.run(read_config(path)) == changed
+        taken = driver.run(take_config_changes(last_number, now_ms=0))
+        assert taken.announced == (path,)
+        last_number = taken.last_number
+    assert len(driver.coordinator.children(paths.CONFIG_CHANGES)) == 3
+
+
+def test_a_change_of_a_config_and_its_notification_are_one_transaction() -> None:
+    driver = empty_cluster(1)
+    driver.run(change_config("users/alice", lambda _found: {"a": "1"}))
+    write = [one for one in driver.requests if isinstance(one, Write)][-1]
+    [(change, notification)] = write.transactions
+    assert change.path == paths.config("users/alice")
+    assert notification.path == paths.CONFIG_CHANGE_PREFIX
+
+
 def test_a_concurrent_change_of_a_config_is_kept() -> None:
     driver = empty_cluster(1)
     other = Driver(driver.coordinator)
@@ -347,7 +379,7 @@ def test_change_config_gives_up_on_a_constantly_changing_config() -> None:
     path = paths.config("topics/orders")
     driver.coordinator.put(path, b'{"version":1,"config":{}}')
     driver.before_write = lambda: driver.coordinator.put(path, b'{"version":1,"config":{}}')
-    plan = change_config("topics/orders", lambda found: found)
+    plan = change_config("topics/orders", lambda found: {**found, "a": "1"})
     assert refusal(driver, plan) is ErrorCode.REQUEST_TIMED_OUT
 
 

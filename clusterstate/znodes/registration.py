@@ -15,7 +15,8 @@ from kafkawire.ids import BrokerId
 VERSIONS: Final = range(1, 6)
 PLAINTEXT: Final = "PLAINTEXT"
 NO_PORT: Final = -1
-_ENDPOINT = re.compile(r"([A-Za-z0-9_-]+)://(?:\[([^]]*)\]|([^:]*)):(-?[0-9]+)")
+# Source: kafka.cluster.EndPoint of Kafka 3.9. The name of a listener may hold any character.
+_ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
 class Endpoint(NamedTuple):
@@ -92,4 +93,4 @@ def _endpoint(text: str) -> Endpoint:
     match = _ENDPOINT.fullmatch(text)
     if match is None:
         raise MalformedZnodeError(f"not an endpoint: {text!r}")
-    return Endpoint(match[1], match[2] if match[2] is not None else match[3], int(match[4]))
+    return Endpoint(match[1], match[2], int(match[3]))

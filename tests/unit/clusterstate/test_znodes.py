@@ -90,6 +90,15 @@ def test_a_registration_is_decoded_in_every_version(data: bytes) -> None:
     assert decode_registration(B1, data) == REGISTERED
 
 
+@pytest.mark.parametrize("listener", ["CLIENT.A", "CLIENT A", "KÖLN", "A:B"])
+def test_a_listener_has_any_name_that_kafka_accepts(listener: str) -> None:
+    endpoint = Endpoint(listener, "::1", 9092)
+    registered = Registration(
+        broker_id=B1, endpoints=(endpoint,), security_protocols={listener: "SSL"}
+    )
+    assert decode_registration(B1, registered.encode(timestamp_ms=5)) == registered
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -100,6 +109,8 @@ def test_a_registration_is_decoded_in_every_version(data: bytes) -> None:
         b'{"version":"x"}',
         b'{"version":true}',
         b'{"version":5,"endpoints":["nonsense"]}',
+        b'{"version":5,"endpoints":["PLAINTEXT://h/:9092"]}',
+        b'{"version":5,"endpoints":["PLAINTEXT://h"]}',
         b'{"version":5,"endpoints":[9]}',
         b'{"version":5,"endpoints":{}}',
         b'{"version":1,"host":7,"port":1}',

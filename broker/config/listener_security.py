@@ -99,9 +99,10 @@ def resolve(
     """
     found = {each.name: _resolve_one(each, protocols, originals, parse) for each in listeners}
     for name in sorted(filter(is_listener_key, originals)):
-        if listener_of(name) not in found:
+        listener = listener_of(name, found)
+        if listener is None:
             raise ConfigError(name, None, "has the prefix of a listener that does not exist")
-        if name != (spelling := in_small_letters(name)):
+        if name != (spelling := in_small_letters(name, listener)):
             raise ConfigError(name, None, f"must be spelled {spelling}, or it has no effect")
     return found
 

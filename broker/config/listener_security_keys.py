@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -122,34 +123,52 @@ SECURITY_KEYS: Final = declared_keys(ListenerSecurityKeys)
 _OAUTH_NAMES: Final = frozenset(declared.key.name for declared in OAUTH_KEYS)
 _OAUTH_KEYS: Final = _OAUTH_NAMES | {HANDLER_KEY, LOGIN_HANDLER_KEY}
 _NAMES: Final = frozenset(declared.key.name for declared in SECURITY_KEYS) | _OAUTH_NAMES
+_MAX_WORDS: Final = 1 + max(name.count(".") + 1 for name in _NAMES)
+"""Words between dots in a key with the prefix of a mechanism."""
 
 
 def is_listener_key(name: str) -> bool:
     """Whether `name` is one of the keys with the prefix of a listener, and of a mechanism."""
-    if not name.startswith(LISTENER_PREFIX):
-        return False
-    _, _, key = name.removeprefix(LISTENER_PREFIX).partition(".")
+    return any(map(_is_key, keys_in(name)))
+
+
+def keys_in(name: str) -> Iterator[str]:
+    """Yield all that may be the key behind the prefix of a listener, whose name may have dots."""
+    if name.startswith(LISTENER_PREFIX):
+        words = name.removeprefix(LISTENER_PREFIX).rsplit(".", _MAX_WORDS)
+        for first in range(1, len(words)):
+            yield ".".join(words[first:])
+
+
+def _is_key(key: str) -> bool:
     mechanism, _, key_of_mechanism = key.partition(".")
     if mechanism.upper() == OAUTHBEARER and key_of_mechanism in _OAUTH_KEYS:
         return True
     return key in _NAMES or key_of_mechanism in MECHANISM_KEYS
 
 
-def in_small_letters(name: str) -> str:
+def listener_of(name: str, listeners: Iterable[str]) -> str | None:
+    """Return the listener in the prefix of a key, the one with the longest name; None if none."""
+    spelled = name.removeprefix(LISTENER_PREFIX)
+    prefixes = {f"{listener.lower()}.": listener for listener in listeners}
+    found = [
+        prefix
+        for prefix in prefixes
+        if spelled.lower().startswith(prefix) and _is_key(spelled[len(prefix) :])
+    ]
+    return prefixes[max(found, key=len)] if found else None
+
+
+def in_small_letters(name: str, listener: str) -> str:
     """Return the key with the prefixes of its listener and mechanism in the only valid spelling."""
-    listener, _, key = name.removeprefix(LISTENER_PREFIX).partition(".")
+    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+    key = name[len(prefix) :]
     if key not in _NAMES:
         mechanism, _, key_of_mechanism = key.partition(".")
         key = f"{mechanism.lower()}.{key_of_mechanism}"
-    return f"{LISTENER_PREFIX}{listener.lower()}.{key}"
+    return prefix + key
 
 
 def is_reloadable(name: str) -> bool:
     """Whether `name` is one of `RELOADABLE_KEYS` with the prefix of a listener."""
-    _, _, key = name.removeprefix(LISTENER_PREFIX).partition(".")
-    return name.startswith(LISTENER_PREFIX) and key in RELOADABLE_KEYS
-
-
-def listener_of(name: str) -> str:
-    """Return the listener in the prefix of a key, in capital letters."""
-    return name.removeprefix(LISTENER_PREFIX).partition(".")[0].upper()
+    return not RELOADABLE_KEYS.isdisjoint(keys_in(name))

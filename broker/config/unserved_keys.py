@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.config.coordinator_keys import COORDINATOR_KEYS
-from broker.config.listener_security_keys import JAAS_KEY, SECURITY_KEYS, is_listener_key
+from broker.config.listener_security_keys import (
+    JAAS_KEY,
+    SECURITY_KEYS,
+    is_listener_key,
+    keys_in,
+)
 from broker.config.oauth_bearer import OAUTH_KEYS
 from broker.errors import ConfigError
 
@@ -25,7 +30,6 @@ _MIGRATION: Final = "is for the move to a cluster without ZooKeeper, which is no
 _TIERED: Final = "is not served: there is no tiered storage; remove it"
 
 _PREFIXES: Final = ("ssl.", "sasl.", "zookeeper.ssl.", "password.encoder.", "authorizer.zookeeper.")
-_LISTENER_PREFIX: Final = "listener.name."
 _REASONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
@@ -76,9 +80,5 @@ def _reason(name: str) -> str | None:
         return _JAAS
     if name.startswith(_PREFIXES):
         return _SECURITY
-    if name.startswith(_LISTENER_PREFIX):
-        _, _, key = name.removeprefix(_LISTENER_PREFIX).partition(".")
-        # The key follows the listener, or the listener and a mechanism.
-        _, _, rest = key.partition(".")
-        return _reason(key) or _reason(rest)
-    return _REASONS.get(name)
+    # The key follows the listener, or the listener and a mechanism.
+    return _REASONS.get(name) or next(filter(None, map(_reason, keys_in(name))), None)

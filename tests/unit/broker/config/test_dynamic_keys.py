@@ -40,6 +40,7 @@ def test_every_dynamic_key_is_one_of_the_brokers() -> None:
         ("listeners", True),
         ("num.partitions", True),
         ("listener.name.internal.ssl.keystore.location", False),
+        ("listener.name.client.a.ssl.keystore.location", False),
         ("listener.name.internal.ssl.keystore.password", True),
         ("ssl.keystore.location", True),
         ("sasl.enabled.mechanisms", True),

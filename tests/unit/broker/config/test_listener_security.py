@@ -113,6 +113,44 @@ def test_a_configuration_that_cannot_be_honoured_is_refused(
     assert "password=" not in str(caught.value)
 
 
+DOTTED = {
+    "listeners": "CLIENT://127.0.0.1:1,CLIENT.A://127.0.0.1:2",
+    "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CLIENT.A:SASL_SSL",
+    "inter.broker.listener.name": "CLIENT",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.client.plain.sasl.jaas.config": PLAIN,
+    "listener.name.client.plain.connections.max.reauth.ms": "7",
+    "listener.name.client.a.connections.max.reauth.ms": "5",
+    "listener.name.client.a.plain.sasl.jaas.config": PLAIN,
+    "listener.name.client.a.ssl.keystore.location": "/a.pem",
+    "listener.name.client.a.ssl.keystore.type": "PEM",
+}
+
+
+def test_the_name_of_a_listener_with_prefixed_keys_may_have_dots() -> None:
+    found = BrokerConfig.from_properties(DOTTED).listener_security
+    assert found["CLIENT"].mechanisms["PLAIN"].max_reauth_ms == 7
+    assert found["CLIENT.A"].mechanisms["PLAIN"].max_reauth_ms == 5
+    assert found["CLIENT"].keys.ssl_keystore_location == ""
+    assert found["CLIENT.A"].keys.ssl_keystore_location == "/a.pem"
+    assert unknown_keys(DOTTED) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "rule"),
+    [
+        ("listener.name.client.b.ssl.keystore.location", "does not exist"),
+        ("listener.name.CLIENT.A.ssl.keystore.location", "spelled listener.name.client.a.ssl"),
+        ("listener.name.client.a.PLAIN.sasl.jaas.config", "spelled listener.name.client.a.plain."),
+    ],
+)
+def test_a_key_of_a_listener_with_dots_that_has_no_effect_is_refused(key: str, rule: str) -> None:
+    with pytest.raises(ConfigError, match=rule) as caught:
+        BrokerConfig.from_properties({**DOTTED, key: PLAIN})
+    assert caught.value.key == key
+
+
 def test_the_controller_logs_in_at_the_control_plane_listener_too() -> None:
     with pytest.raises(ConfigError, match="one of the mechanisms of OUTER"):
         config(control_plane_listener_name="outer")

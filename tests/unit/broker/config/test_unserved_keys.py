@@ -22,6 +22,7 @@ KRAFT = {"process.roles": "broker", "node.id": "1", "controller.quorum.voters": 
         ("remote.log.storage.system.enable", "true"),
         ("listener.name.inner.sasl.kerberos.service.name", "s3cret"),
         ("listener.name.inner.plain.sasl.server.callback.handler.class", "s3cret"),
+        ("listener.name.client.a.plain.sasl.server.callback.handler.class", "s3cret"),
         ("sasl.oauthbearer.header.urlencode", "s3cret"),
         ("sasl.server.callback.handler.class", "s3cret"),
         ("ssl.engine.factory.class", "s3cret"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import islice
 from typing import Final
 
@@ -16,8 +17,16 @@ from broker.quotas.entity import CLIENT_ID, USER, QuotaEntity
 from broker.quotas.rate import BURST_S, Rate
 
 MAX_RATES: Final = 10_000
-"""Limit of tracked clients; beyond it, the least recently active client is dropped."""
+"""Rates at which idle ones are dropped, and new client ids that have no quota of their own share
+one for each user and quota. Clients choose their ids: a flood of them must reset no other rate."""
+OTHERS: Final = "<others>"
+"""The client id of a shared rate."""
+MAX_KEPT_LENGTH: Final = 128
+"""Characters of a client id; of a longer one, the start and a hash are kept."""
+SHOWN: Final = 32
+"""Characters of that start."""
 
+Names = tuple[tuple[str, str], ...]
 RateKey = tuple[str, str, str]
 
 
@@ -61,13 +70,14 @@ class ClientQuotas:
 
     def take(self, key: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
         """Count `amount` for a client; return its throttle time in milliseconds."""
-        limit, counted_as = self._find(key, user, client_id)
+        limit, names, counted_as = self._find(key, user, client_id)
         if limit is None:
             return 0
         rate = self._rates.get(counted_as)
+        if rate is None and self._is_full(now_ms) and (CLIENT_ID, "") in names:
+            counted_as = (*counted_as[:2], OTHERS)
+            rate = self._rates.get(counted_as)
         if rate is None:
-            if len(self._rates) >= MAX_RATES:
-                self._rates.popitem(last=False)
             rate = self._rates[counted_as] = Rate()
         else:
             self._rates.move_to_end(counted_as)
@@ -82,18 +92,31 @@ class ClientQuotas:
             for (key, user, client_id), rate in islice(reversed(self._rates.items()), most)
         ]
 
-    def _find(self, key: str, user: str, client_id: str) -> tuple[float | None, RateKey]:
-        """Return a client's quota, and the key of the rate that counts against it."""
-        for names, counted_as in _candidates(user, client_id):
+    def _is_full(self, now_ms: int) -> bool:
+        """Drop idle rates for a new one; return whether there is no room for it."""
+        while len(self._rates) >= MAX_RATES:
+            least_active = next(iter(self._rates.values()))
+            if not least_active.is_idle(now_ms):
+                return True
+            self._rates.popitem(last=False)
+        return False
+
+    def _find(self, key: str, user: str, client_id: str) -> tuple[float | None, Names, RateKey]:
+        """Return a client's quota, its entity, and the key of the rate that counts against it."""
+        for names, (counted_user, counted_id) in _candidates(user, client_id):
             limit = self._quotas.get(QuotaEntity(names), {}).get(key)
             if limit is not None:
-                return limit, (key, *counted_as)
-        return None, (key, user, client_id)
+                return limit, names, (key, counted_user, _kept(counted_id))
+        return None, (), (key, user, client_id)
 
 
-def _candidates(
-    user: str, client_id: str
-) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[str, str]]]:
+def _kept(client_id: str) -> str:
+    if len(client_id) <= MAX_KEPT_LENGTH:
+        return client_id
+    return f"{client_id[:SHOWN]}...{sha256(client_id.encode()).hexdigest()}"
+
+
+def _candidates(user: str, client_id: str) -> Iterator[tuple[Names, tuple[str, str]]]:
     """Yield the matching entities, most specific first, with the user and client to charge."""
     for user_name in (user, ""):
         for client_name in (client_id, ""):

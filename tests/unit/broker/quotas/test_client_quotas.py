@@ -5,6 +5,7 @@ import pytest
 from broker.quotas import client_quotas
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.entity import PRODUCER_BYTE_RATE, QuotaEntity
+from broker.quotas.rate import WINDOW_COUNT, WINDOW_MS
 from broker.security import principal
 
 ANONYMOUS = principal.ANONYMOUS.name
@@ -66,23 +67,53 @@ def test_quota_of_the_requesting_user_counts() -> None:
     assert quotas.limit(PRODUCER_BYTE_RATE, ANONYMOUS, "c") == 7
 
 
-def test_least_recently_active_client_is_evicted_at_the_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def take(
+    quotas: ClientQuotas, user: str, client: str, amount: int = 1, now_ms: int = NOW_MS
+) -> int:
+    return quotas.take(PRODUCER_BYTE_RATE, user, client, amount, now_ms)
+
+
+def test_a_flood_of_client_ids_resets_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_quotas, "MAX_RATES", 3)
+    quotas = ClientQuotas()
+    quota(quotas, 100, ("user", "alice"))
+    quota(quotas, 100, ("client-id", "etl"))
+    quota(quotas, 100, ("client-id", None))
+    quota(quotas, 100, ("user", "mallory"), ("client-id", None))
+    assert take(quotas, "alice", "a", 2000) > 0
+    for number in range(10):
+        take(quotas, "mallory", f"m{number}", 0)
+    assert take(quotas, "alice", "b") > 0, "the rate of the user is kept"
+    assert len(quotas._rates) == 4, "alice, two client ids, and the rate that the others share"
+    assert take(quotas, "mallory", "new", 2000) > 0
+    assert take(quotas, "mallory", "newer") > 0, "it shares the rate of the user's other ones"
+    assert take(quotas, "bob", "newer") == 0, "another user has another one"
+    assert take(quotas, "bob", "etl") == 0, "a client with a quota of its own has its own rate"
+    assert take(quotas, "bob", "etl", 2000) > 0
+    assert take(quotas, "bob", "newer") == 0
+
+
+def test_idle_rates_make_room_for_new_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_quotas, "MAX_RATES", 2)
     quotas = ClientQuotas()
     quota(quotas, 100, ("client-id", None))
+    for number in range(10):
+        take(quotas, ANONYMOUS, f"c{number}", 2000)
+    later_ms = NOW_MS + WINDOW_COUNT * WINDOW_MS
+    assert take(quotas, ANONYMOUS, "a", 2000, later_ms) > 0
+    assert take(quotas, ANONYMOUS, "b", 1, later_ms) == 0
+    assert [each.client[1] for each in quotas.uses(10)] == ["b", "a"]
 
-    def take(client: str, amount: int = 1) -> int:
-        return quotas.take(PRODUCER_BYTE_RATE, ANONYMOUS, client, amount, NOW_MS)
 
-    take("a", 2000)
-    take("b", 2000)
-    assert take("a") > 0
-    assert take("c") == 0
-    assert take("a") > 0, "client a was counted after b"
-    assert take("b") == 0, "client b was evicted"
-    assert len(quotas._rates) == 2
+def test_long_client_ids_are_counted_apart_but_not_kept() -> None:
+    quotas, long = ClientQuotas(), "c" * 32_000
+    quota(quotas, 100, ("client-id", None))
+    quota(quotas, 7, ("client-id", long))
+    assert quotas.limit(PRODUCER_BYTE_RATE, ANONYMOUS, long) == 7
+    assert take(quotas, ANONYMOUS, long + "a", 2000) > 0
+    assert take(quotas, ANONYMOUS, long + "b") == 0
+    assert take(quotas, ANONYMOUS, long + "a") > 0
+    assert all(len(each.client[1]) < 200 for each in quotas.uses(2))
 
 
 def test_setting_the_same_quotas_changes_nothing() -> None:

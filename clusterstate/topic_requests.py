@@ -132,6 +132,7 @@ def grow_topic(name: str, growth: Growth) -> Plan[int]:
         ApiError: the topic does not exist, is being deleted or reassigned, or has grown too large
             for a znode; REQUEST_TIMED_OUT after `MAX_ATTEMPTS` conflicts; or raised by `growth`.
     """
+    grown: TopicAssignment | None = None
     for _ in range(MAX_ATTEMPTS):
         node, deletion = yield from read((paths.topic(name), paths.topic_deletion(name)))
         if node is None:
@@ -141,6 +142,9 @@ def grow_topic(name: str, growth: Growth) -> Plan[int]:
             text = f"topic {name} is being deleted"
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
         topic = decode_topic(node.data)
+        if topic == grown:
+            # The response to the first copy of the write was lost.
+            return len(grown.partitions)
         if any(one.is_moving for one in topic.partitions.values()):
             text = f"partitions of topic {name} are being reassigned"
             raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, text)

@@ -221,12 +221,27 @@ def add_one(existing: Assignments) -> Mapping[int, Replicas]:
     return {len(existing): (B2,)}
 
 
-def test_a_topic_grows() -> None:
-    driver = empty_cluster(1, 2)
+def grow_to_three(existing: Assignments) -> Mapping[int, Replicas]:
+    if len(existing) >= 3:
+        # As in a CreatePartitions with the number that the topic has.
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, "the topic has 3 partitions")
+    return dict.fromkeys(range(len(existing), 3), (B1,))
+
+
+def add_one_to_b1(existing: Assignments) -> Mapping[int, Replicas]:
+    return {len(existing): (B1,)}
+
+
+@pytest.mark.parametrize("repeats", [False, True], ids=["once", "answer lost"])
+def test_a_topic_grows(repeats: bool) -> None:
+    driver = empty_cluster(1, 2, repeats=repeats)
     put_topic(driver.coordinator, (1,))
     assert driver.run(grow_topic("orders", add_one)) == 2
     assert assignment(driver).partitions[1].replicas == (B2,)
     assert driver.run(grow_topic("orders", lambda _existing: {})) == 2
+    assert driver.run(grow_topic("orders", grow_to_three)) == 3
+    assert len(assignment(driver).partitions) == 3
+    assert refusal(driver, grow_topic("orders", grow_to_three)) is ErrorCode.INVALID_PARTITIONS
 
 
 def test_a_topic_grows_from_its_concurrently_changed_assignment() -> None:
@@ -236,7 +251,7 @@ def test_a_topic_grows_from_its_concurrently_changed_assignment() -> None:
 
     def be_outrun() -> None:
         driver.before_write = lambda: None
-        other.run(grow_topic("orders", add_one))
+        other.run(grow_topic("orders", add_one_to_b1))
 
     driver.before_write = be_outrun
     assert driver.run(grow_topic("orders", add_one)) == 3
@@ -247,7 +262,7 @@ def test_grow_topic_gives_up_on_a_constantly_changing_topic() -> None:
     put_topic(driver.coordinator, (1,))
 
     def be_outrun() -> None:
-        Driver(driver.coordinator).run(grow_topic("orders", add_one))
+        Driver(driver.coordinator).run(grow_topic("orders", add_one_to_b1))
 
     driver.before_write = be_outrun
     assert refusal(driver, grow_topic("orders", add_one)) is ErrorCode.REQUEST_TIMED_OUT

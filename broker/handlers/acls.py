@@ -183,7 +183,7 @@ class AclsHandler:
         taken: dict[AclEntry, int] = {}
 
         def remove(found: Entries) -> Entries:
-            taken.clear()
+            # After a lost answer it runs again, and `found` lacks entries that are gone already.
             for entry in found:
                 place = asked.first_match(entry)
                 if place is not None:

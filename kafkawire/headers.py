@@ -14,7 +14,13 @@ from typing import Final
 
 from kafkawire.apis import APIS, ApiKey, request_header_version, response_header_version
 from kafkawire.errors import DecodeError, EncodeError
-from kafkawire.primitives import Buffer, records_size_bytes, short, skip_tags
+from kafkawire.primitives import (
+    Buffer,
+    malformed_text,
+    records_size_bytes,
+    short,
+    skip_tags,
+)
 from kafkawire.schema import Parts, encode_into, encode_parts
 
 _SIZE: Final = Struct(">i")
@@ -62,7 +68,10 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
             start, position = position, position + length
             if position > len(frame):
                 raise short("client id", length, len(frame) - start)
-            client_id = str(frame[start:position], "utf-8")
+            try:
+                client_id = str(frame[start:position], "utf-8")
+            except UnicodeDecodeError:
+                client_id = malformed_text("client id", frame[start:position])
         elif length < -1:
             raise DecodeError(f"client id has length {length}")
         first_flexible = api.flexible_from

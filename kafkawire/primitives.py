@@ -74,6 +74,19 @@ def long_string(field: str, size_bytes: int) -> DecodeError:
     return DecodeError(f"{field} has {size_bytes} bytes, a string has at most {MAX_STRING_BYTES}")
 
 
+def malformed_text(field: str, data: Buffer) -> str:
+    """Return text that is not UTF-8, with U+FFFD for its malformed bytes as in Kafka.
+
+    Raises:
+        DecodeError: with U+FFFD it is too long to be sent or stored again.
+    """
+    text = str(data, "utf-8", "replace")
+    size_bytes = len(text.encode())
+    if size_bytes > MAX_STRING_BYTES:
+        raise long_string(field, size_bytes)
+    return text
+
+
 def bad_tag_size(tag: int, position: int, stop: int) -> DecodeError:
     """A tagged field does not fill its announced size."""
     return DecodeError(f"tagged field {tag} ends at byte {position}, announced was {stop}")

@@ -25,8 +25,9 @@ Reader: TypeAlias = Callable[[Buffer, int], object]
 _HELPERS: Final[dict[str, object]] = {
     name: getattr(primitives, name)
     for name in (
-        "bad_length", "bad_tag_size", "continue_uvarint", "long_string", "read_uvarint", "short",
-        "skip_tags", "too_many", "too_many_items", "too_many_tags", "trailing", "uuid_from_bytes",
+        "bad_length", "bad_tag_size", "continue_uvarint", "long_string", "malformed_text",
+        "read_uvarint", "short", "skip_tags", "too_many", "too_many_items", "too_many_tags",
+        "trailing", "uuid_from_bytes",
     )
 } | {"new": object.__new__}  # fmt: skip
 
@@ -193,12 +194,14 @@ class _ReaderSource(Source):
         stop = self.name("e")
         self.emit(f"{stop} = p + {length}")
         self.emit(f"if {stop} > end: raise short({label!r}, {length}, end - p)")
-        value = {
-            Kind.STRING: f'str(buf[p:{stop}], "utf-8")',
-            Kind.BYTES: f"bytes(buf[p:{stop}])",
-            Kind.RECORDS: f"buf[p:{stop}]",
-        }[wire.kind]
-        self.emit(f"{target} = {value}")
+        piece = f"buf[p:{stop}]"
+        if wire.kind is Kind.STRING:
+            self.emit(f'try: {target} = str({piece}, "utf-8")')
+            replaced = f"malformed_text({label!r}, {piece})"
+            self.emit(f"except UnicodeDecodeError: {target} = {replaced}")
+        else:
+            value = f"bytes({piece})" if wire.kind is Kind.BYTES else piece
+            self.emit(f"{target} = {value}")
         self.emit(f"p = {stop}")
 
     def _array(self, element: WireType[object], target: str, label: str, count: str) -> None:

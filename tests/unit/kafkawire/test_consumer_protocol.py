@@ -79,7 +79,6 @@ def test_the_short_forms_of_both() -> None:
         pytest.param(SUBSCRIPTION_V3[:-1], "v3", id="cut off"),
         pytest.param(b"\x00\x09" + b"\xff" * 9, "v3", id="garbage of a newer version"),
         pytest.param(b"\0\0\x7f\xff\xff\xff", "v0", id="impossible count"),
-        pytest.param(b"\0\0\0\0\0\1\0\1\xff", "v0", id="no text"),
         pytest.param(
             b"\x00\x09" + SUBSCRIPTION_V3[2:] + bytes(MAX_SURPLUS_BYTES + 1),
             "v3",

@@ -132,6 +132,13 @@ def test_response_headers_byte_for_byte(version: int, header: str) -> None:
     assert decode_response_header(ApiKey.METADATA, version, frame[4:]) == (5, len(header) // 2)
 
 
+def test_malformed_bytes_of_a_client_id_are_replaced_as_in_kafka() -> None:
+    """A client with a name in Latin-1 can connect."""
+    frame = bytes.fromhex("0003000100000005" + "0006") + "Zürich".encode("latin-1")
+    header, start = decode_request_header(memoryview(frame))
+    assert (header.client_id, start) == ("Z\ufffdrich", len(frame))
+
+
 def test_unknown_tagged_fields_of_headers_are_skipped() -> None:
     request = bytes.fromhex("0003000c00000005" + "ffff" + "02" + "0001ff" + "8001" + "00" + "aa")
     assert decode_request_header(request)[1] == len(request) - 1
@@ -150,7 +157,9 @@ def test_unknown_tagged_fields_of_headers_are_skipped() -> None:
         pytest.param("000300010000000500036162", "client id has 3 bytes, 2 are left", id="short"),
         pytest.param("0003000100000005fffe", "client id has length -2", id="negative length"),
         pytest.param("0003000c00000005fffe00", "client id has length -2", id="negative, v2"),
-        pytest.param("00030001000000050001ff", "utf-8", id="bad UTF-8"),
+        pytest.param(
+            "00030001000000054000" + 0x4000 * "ff", "client id has 49152 bytes", id="long text"
+        ),
         pytest.param("0003000c00000005ffff", "malformed", id="no tags"),
         pytest.param("0003000c00000005ffff01", "malformed", id="half a tag"),
         pytest.param("0003000c00000005ffff010009aa", "has 9 bytes, 1 are left", id="long tag"),

@@ -321,7 +321,9 @@ def test_failed_encode_leaves_the_buffer_unchanged() -> None:
         pytest.param("00000001" + "ffff", 0, "name is null", id="null string"),
         pytest.param("00000001" + "fffe", 0, "name has length -2", id="negative string"),
         pytest.param("00000001" + "0003" + "6162", 0, "name has 3 bytes, 2 are left", id="short"),
-        pytest.param("00000001" + "0001" + "ff", 0, "utf-8", id="bad UTF-8"),
+        pytest.param(
+            "00000001" + "4000" + 0x4000 * "ff", 0, "name has 49152 bytes", id="long text"
+        ),
         pytest.param("02" + "00", 9, "1 elements, which 1 bytes", id="too few bytes"),
         pytest.param("02" + "00" + "00", 9, "name is null", id="null compact string"),
         pytest.param("02" + "818002" + "00", 9, "at most 32767", id="long string"),
@@ -334,6 +336,14 @@ def test_malformed_input_is_a_decode_error_that_says_why(
 ) -> None:
     with pytest.raises(DecodeError, match=rf"MetadataRequest v{version}.*{reason}"):
         decode(MetadataRequest, bytes.fromhex(data), version)
+
+
+@pytest.mark.parametrize(("data", "version"), [("0000000100026cff", 0), ("02036cff0001000000", 9)])
+def test_malformed_bytes_of_a_string_are_replaced_as_in_kafka(data: str, version: int) -> None:
+    found = decode(MetadataRequest, bytes.fromhex(data), version)
+    assert found.topics is not None
+    assert [each.name for each in found.topics] == ["l\ufffd"]
+    assert decode(MetadataRequest, encode(found, version), version) == found
 
 
 def test_a_tagged_field_must_fill_its_bytes() -> None:

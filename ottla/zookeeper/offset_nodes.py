@@ -87,9 +87,11 @@ class OffsetNodes:
         return lost
 
     async def _commit_chunk(self, chunk: dict[Slot, int], lost: set[Slot]) -> None:
+        is_known = chunk.keys() <= self.versions.keys()
+        refusal: MultiError | None = None
         for _ in range(COMMIT_TRIES):
-            unknown = [slot for slot in chunk if slot not in self.versions]
-            await self._look_again(unknown, chunk, lost)
+            if not is_known:
+                await self._look_again(chunk, lost)
             if not chunk:
                 return
             slots = list(chunk)
@@ -100,13 +102,17 @@ class OffsetNodes:
                 await self._client.multi([*checks, *writes])
             except MultiError as error:
                 await self._on_refused(error, versions, chunk, lost)
+                # An error names the first refused operation only: others may be refused, too.
+                is_known, refusal = False, error
             else:
                 # Partitions that were taken away meanwhile have no version any more.
                 for slot in self.versions.keys() & slots:
                     version = self.versions[slot]
                     self.versions[slot] = 0 if version is None else version + 1
                 return
+        assert refusal is not None, "every attempt was refused"
         log.warning("offset.contested group=%s partitions=%d", self._nodes.group, len(chunk))
+        raise refusal
 
     async def _on_refused(
         self,
@@ -121,18 +127,16 @@ class OffsetNodes:
             del chunk[slot]
             lost.add(slot)
         elif error.code is ErrorCode.NO_NODE and versions[slot] is None:
-            await self._nodes.create_parents(self._path(slot))
-        elif error.code in (ErrorCode.NO_NODE, ErrorCode.NODE_EXISTS, ErrorCode.BAD_VERSION):
-            self.versions.pop(slot, None)
-        else:
+            created = {slot.topic: slot for slot, version in versions.items() if version is None}
+            await gathered(
+                self._nodes.create_parents(self._path(slot)) for slot in created.values()
+            )
+        elif error.code not in (ErrorCode.NO_NODE, ErrorCode.NODE_EXISTS, ErrorCode.BAD_VERSION):
             raise error
 
-    async def _look_again(
-        self, slots: Sequence[Slot], chunk: dict[Slot, int], lost: set[Slot]
-    ) -> None:
-        """Read offsets that another writer has changed, and whether we still own them."""
-        if not slots:
-            return
+    async def _look_again(self, chunk: dict[Slot, int], lost: set[Slot]) -> None:
+        """Read the offsets, which another writer may have changed, and whether we own them."""
+        slots = list(chunk)
         # The offset first: a claim after this read changes the version.
         stored = await self.read(slots)
         claims = await gathered(self._client.get_data(self._owner(slot)) for slot in slots)
@@ -145,8 +149,11 @@ class OffsetNodes:
                 del chunk[slot]
                 lost.add(slot)
                 continue
-            self.versions[slot] = None if held is None else held.version
-            if held is not None and held.value is not None and held.value > chunk[slot]:
+            version = None if held is None else held.version
+            is_changed = slot not in self.versions or self.versions[slot] != version
+            self.versions[slot] = version
+            # An offset of our own may be replaced by a smaller one, as after a seek.
+            if is_changed and held is not None and (held.value or 0) > chunk[slot]:
                 log.warning(
                     "offset.moved_by_another group=%s partition=%s-%s ours=%d theirs=%d",
                     self._nodes.group,

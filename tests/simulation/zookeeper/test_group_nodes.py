@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes import consumer_nodes
 from clusterstate.znodes.topic import TopicAssignment
 from coordination.client import Client, SessionState
-from coordination.errors import OperationError
+from coordination.errors import MultiError, OperationError
 from kafkawire.ids import BrokerId
 from ottla.client.errors import ConfigurationError, OttlaError
 from ottla.zookeeper import rebalance_events
@@ -297,6 +298,63 @@ def test_an_offset_that_another_client_created_is_noticed() -> None:
         await place.root.create(OFFSET, b"7")
         assert await member.offsets.commit({A: 9}) == set()
         assert (await place.root.get_data(OFFSET))[0] == b"9"
+
+    run(story)
+
+
+MANY = [Slot(f"many-{number}", "0") for number in range(12)]
+"""Partitions of more topics than there are attempts at a commit."""
+
+
+async def written(place: Place, *slots: Slot) -> list[bytes | None]:
+    paths = [consumer_nodes.offset("g", *slot) for slot in slots]
+    return [(await place.root.get_data(path))[0] for path in paths]
+
+
+def test_the_first_commit_of_a_group_covers_many_topics() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(*MANY)
+        assert await member.offsets.commit(dict.fromkeys(MANY, 7)) == set()
+        assert await written(place, *MANY) == [b"7"] * len(MANY)
+
+    run(story)
+
+
+def test_a_commit_notices_all_offsets_that_another_client_changed() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A, *MANY)
+        await member.offsets.commit(dict.fromkeys([A, *MANY], 7))
+        for slot in MANY:
+            await place.root.set_data(consumer_nodes.offset("g", *slot), b"3")
+        # The smaller offset of A is this member's wish, as after a seek: nobody changed its node.
+        assert await member.offsets.commit({A: 5} | dict.fromkeys(MANY, 9)) == set()
+        assert await written(place, A, *MANY) == [b"5", *[b"9"] * len(MANY)]
+
+    run(story)
+
+
+def test_a_commit_notices_all_claims_that_are_gone() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A, *MANY)
+        for slot in MANY:
+            await place.root.delete(consumer_nodes.owner("g", *slot))
+        assert await member.offsets.commit(dict.fromkeys([A, *MANY], 7)) == set(MANY)
+        assert await written(place, A) == [b"7"]
+
+    run(story)
+
+
+def test_a_commit_that_is_refused_at_every_attempt_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.zookeeper.offset_nodes.COMMIT_TRIES", 1)
+
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A)
+        with pytest.raises(MultiError):
+            await member.offsets.commit({A: 7})
 
     run(story)
 

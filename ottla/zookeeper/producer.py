@@ -90,6 +90,7 @@ class ZooKeeperProducer:
         self._producer: Producer | None = None
         self._cluster: Cluster | None = None
         self._is_closed = False
+        self._session_ended = asyncio.Event()
         self._tasks: TaskSet
 
     async def start(self) -> None:
@@ -127,7 +128,11 @@ class ZooKeeperProducer:
         self._tasks = TaskSet(asyncio.get_running_loop())
         self._addresses.on_change = self._on_addresses
         self._client.on_state_change(self._on_state)
+        if self._client.state is SessionState.EXPIRED:
+            # The session ended while the brokers were awaited.
+            self._session_ended.set()
         self._tasks.spawn(self._addresses.follow(), "broker addresses")
+        self._tasks.spawn(self._keep_session(), "coordinator session")
 
     async def _read_names(self) -> None:
         security = {
@@ -226,12 +231,17 @@ class ZooKeeperProducer:
                 self._targets.forget()
                 self._addresses.refresh()
             case SessionState.EXPIRED:
-                self._tasks.spawn(self._reconnect(), "coordinator session")
+                self._session_ended.set()
 
-    async def _reconnect(self) -> None:
-        while self._client.state is SessionState.EXPIRED:
-            try:
-                await self._client.connect(CONNECT_TIMEOUT_S)
-            except OperationError as error:
-                log.warning("producer.cannot_connect error=%s", error)
-                await asyncio.sleep(RECONNECT_DELAY_S)
+    async def _keep_session(self) -> None:
+        """Begin a session whenever the last one has ended; never returns."""
+        while True:
+            await self._session_ended.wait()
+            self._session_ended.clear()
+            # An attempt to connect that times out leaves the client CLOSED.
+            while self._client.state in (SessionState.EXPIRED, SessionState.CLOSED):
+                try:
+                    await self._client.connect(CONNECT_TIMEOUT_S)
+                except OperationError as error:
+                    log.warning("producer.cannot_connect error=%s", error)
+                    await asyncio.sleep(RECONNECT_DELAY_S)

@@ -191,28 +191,33 @@ class GroupSide:
         finally:
             self._gate.release()
 
-    async def start(self, slots: frozenset[Slot]) -> None:
-        """Read these partitions, from the offsets of the group."""
+    async def start(self, slots: frozenset[Slot]) -> frozenset[Slot]:
+        """Read these partitions, from the offsets of the group; return the unknown ones."""
         self._starting = set(slots)
-        topics = frozenset(slot.topic for slot in slots)
-        try:
-            await self._naming.load(topics)
-        except OttlaError as error:
-            log.warning("group.unknown_topics group=%s error=%s", self._group, error)
+        for topic in sorted({slot.topic for slot in slots}):
+            try:
+                await self._naming.load([slot for slot in slots if slot.topic == topic])
+            except OttlaError as error:
+                log.warning("group.unknown_topic group=%s error=%s", self._group, error)
         self._gate.hold()
         try:
             found = await self._found(self._partitions(slots))
             # Without the partitions that were lost in the meantime: others may own them.
             started = self._partitions(frozenset(self._starting))
+            unknown = {slot for slot in self._starting if self._naming.partition(slot) is None}
             self._committed.update(
                 (each, at.offset) for each in started if (at := found.get(each)) is not None
             )
             self._reading.add(started)
-            await self._call(self.listener.assigned(started))
+            if started or not unknown:
+                await self._call(self.listener.assigned(started))
         finally:
             self._starting.clear()
             self._gate.release()
         log.info("group.rebalanced group=%s gained=%d", self._group, len(started))
+        if unknown:
+            log.warning("group.unknown_partitions group=%s count=%d", self._group, len(unknown))
+        return frozenset(unknown)
 
     def lose(self, slots: frozenset[Slot]) -> None:
         """Stop reading these partitions; nothing can be committed for them."""

@@ -70,8 +70,8 @@ class Holder(Protocol):
     async def drain(self, slots: frozenset[Slot]) -> None:
         """Stop reading these partitions, once their records in hand are processed, and commit."""
 
-    async def start(self, slots: frozenset[Slot]) -> None:
-        """Read these partitions too."""
+    async def start(self, slots: frozenset[Slot]) -> frozenset[Slot]:
+        """Read these partitions too; return the ones that no broker knows yet."""
 
     def lose(self, slots: frozenset[Slot]) -> None:
         """Stop reading these partitions at once."""
@@ -246,8 +246,7 @@ class Membership:
                 return await self._claim(session, mine)
             case Start(slots=slots):
                 self.rebalance_count += 1
-                await self._holder.start(slots)
-                return Started(session)
+                return Started(session, await self._holder.start(slots))
             case Wait():
                 await self._wait(effect)
                 return Due(session)

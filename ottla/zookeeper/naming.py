@@ -3,19 +3,25 @@
 In Jafka's layout the numbers come from the replicas in the metadata of the cluster.
 """
 
-from typing import Protocol
+import asyncio
+from collections.abc import Collection
+from typing import Final, Protocol
 
 from clusterstate.znodes.jafka_nodes import names_of
 from kafkawire.ids import TopicPartition
 from ottla.client.network.cluster import Cluster
 from ottla.zookeeper.assignment import Slot
 
+REFRESH_TRIES: Final = 3
+"""Number of refreshes for a partition that the metadata lack: brokers learn of a new one a moment
+after its node."""
+
 
 class Naming(Protocol):
     """Translates between partitions and their names in the group's nodes."""
 
-    async def load(self, topics: frozenset[str]) -> None:
-        """Read the facts about these topics that the translation needs."""
+    async def load(self, slots: Collection[Slot]) -> None:
+        """Read the facts that the translation of `slots` needs; some may stay unknown."""
 
     def partition(self, slot: Slot) -> TopicPartition | None:
         """Return the partition; None while it is unknown to the cluster."""
@@ -27,7 +33,7 @@ class Naming(Protocol):
 class KafkaNaming:
     """Names are numbers."""
 
-    async def load(self, topics: frozenset[str]) -> None:
+    async def load(self, slots: Collection[Slot]) -> None:
         """Read nothing."""
 
     def partition(self, slot: Slot) -> TopicPartition | None:
@@ -48,12 +54,23 @@ class JafkaNaming:
         self._numbers: dict[Slot, TopicPartition] = {}
         self._names: dict[TopicPartition, Slot] = {}
 
-    async def load(self, topics: frozenset[str]) -> None:
-        """Read the replicas of these topics.
+    async def load(self, slots: Collection[Slot]) -> None:
+        """Read the replicas of the topics of `slots`; refresh the metadata if they lack one.
 
         Raises:
             OttlaError: a topic is unknown to the cluster, or no broker can be reached.
         """
+        await self._read({slot.topic for slot in slots})
+        for attempt in range(1, REFRESH_TRIES + 1):
+            missing = {slot.topic for slot in slots if slot not in self._numbers}
+            if not missing:
+                return
+            if attempt > 1:
+                await asyncio.sleep(self._cluster.backoff.delay_s(attempt - 1))
+            await self._cluster.refresh()
+            await self._read(missing)
+
+    async def _read(self, topics: Collection[str]) -> None:
         for topic in sorted(topics):
             held = await self._cluster.topic(topic, self._timeout_s)
             replicas = {number: one.replicas for number, one in held.partitions.items()}

@@ -211,7 +211,7 @@ class ZooKeeperProducer:
         slot = Slot(topic, choose(targets, key, random.randrange).name)
         partition = self._naming.partition(slot)
         if partition is None:
-            await self._naming.load(frozenset({topic}))
+            await self._naming.load([slot])
             partition = self._naming.partition(slot)
         if partition is None:
             raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} {slot.name}")

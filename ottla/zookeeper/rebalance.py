@@ -212,8 +212,8 @@ class Rebalance:
                 return self._refused(refused)
             case (Phase.CLAIMING, Moved()):
                 return self._wait(QUIET_MS)
-            case (Phase.STARTING, Started()):
-                return self._settle()
+            case (Phase.STARTING, Started(unknown=unknown)):
+                return self._started(unknown & self.held.keys())
             case (Phase.WAITING, Due()):
                 return self._look() if self._is_registered else self._register()
             case (_, Impossible()):
@@ -230,6 +230,14 @@ class Rebalance:
         elif self.phase is Phase.CLAIMING:
             self._doubtful |= self._take.keys()
         self._take = {}
+        return self._wait(RETRY_MS)
+
+    def _started(self, unknown: frozenset[Slot]) -> list[Effect]:
+        """Look again soon if partitions are `unknown`: the next claim finds them claimed."""
+        if not unknown:
+            return self._settle()
+        self.held = {slot: self.held[slot] for slot in self.held if slot not in unknown}
+        self._doubtful |= unknown
         return self._wait(RETRY_MS)
 
     def _forget_given(self) -> None:

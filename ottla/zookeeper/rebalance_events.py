@@ -102,9 +102,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The claimed partitions are read."""
+    """The claimed partitions are read, except for `unknown` ones."""
 
     session: int
+    unknown: frozenset[Slot] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

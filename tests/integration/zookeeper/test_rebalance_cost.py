@@ -31,8 +31,9 @@ class Counted:
     async def drain(self, slots: frozenset[Slot]) -> None:
         self.held -= slots
 
-    async def start(self, slots: frozenset[Slot]) -> None:
+    async def start(self, slots: frozenset[Slot]) -> frozenset[Slot]:
         self.held |= slots
+        return frozenset()
 
     def lose(self, slots: frozenset[Slot]) -> None:
         self.held -= slots

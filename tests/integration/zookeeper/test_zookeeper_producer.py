@@ -193,6 +193,29 @@ async def test_clients_use_the_layout_of_jafka(cluster: ClusterProcesses) -> Non
         assert sum(int(data or b"") for data in held.values()) == 60
 
 
+async def test_a_partition_added_to_a_known_topic_is_used_in_the_layout_of_jafka(
+    cluster: ClusterProcesses,
+) -> None:
+    await add_topic(cluster, "grown", 1, 2)
+    async with (
+        Client(cluster.connect) as client,
+        ZooKeeperProducer(cluster.connect + "/jafka", layout="jafka") as producer,
+        ZooKeeperConsumer(cluster.connect + "/jafka", group_id="grown", layout="jafka") as consumer,
+    ):
+        await eventually(client, "/jafka/brokers/topics/grown", {"1": b"1", "2": b"1"})
+        consumer.subscribe(["grown"])
+        await until_used(producer, "grown", {0, 1})
+        async with asyncio.timeout(DEADLINE_S):
+            while len(consumer.assignment()) < 2:
+                await consumer.fetch_batch(timeout_ms=50)
+        await grow(cluster, "grown", 5)
+        await until_used(producer, "grown", set(range(5)))
+        seen: set[int] = set()
+        async with asyncio.timeout(DEADLINE_S):
+            while seen != set(range(5)):
+                seen |= {each.partition for each in await consumer.fetch_batch()}
+
+
 async def until_exists(client: Client, path: str) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while await client.exists(path) is None:  # noqa: ASYNC110

@@ -577,10 +577,15 @@ class Holder:
 
     def __init__(self) -> None:
         self.errors: list[OttlaError] = []
+        self.unknown: frozenset[Slot] = frozenset()
+        """Partitions of which no broker knows yet."""
+        self.started: list[frozenset[Slot]] = []
 
     async def drain(self, slots: frozenset[Slot]) -> None: ...
 
-    async def start(self, slots: frozenset[Slot]) -> None: ...
+    async def start(self, slots: frozenset[Slot]) -> frozenset[Slot]:
+        self.started.append(slots)
+        return slots & self.unknown
 
     def lose(self, slots: frozenset[Slot]) -> None: ...
 
@@ -639,6 +644,27 @@ def test_a_formula_that_differs_is_named_and_the_member_gives_up(
 
     run(story)
     assert caplog.text.count("group.formulas_differ") == 1
+
+
+def test_a_partition_of_which_no_broker_knows_yet_is_started_later() -> None:
+    async def story(place: Place) -> None:
+        holder = Holder()
+        holder.unknown = frozenset({B})
+        membership = await joined(place, holder, "c", 1_000)
+        # Virtual time for some attempts.
+        await asyncio.sleep(5)
+        assert list(membership.machine.held) == [A]
+        holder.unknown = frozenset()
+        # Virtual time for one more.
+        await asyncio.sleep(2)
+        assert sorted(membership.machine.held) == [A, B]
+        assert membership.machine.phase is Phase.OWNING
+        first, *others = holder.started
+        assert (first, set(others)) == (frozenset({A, B}), {frozenset({B})})
+        await membership.stop(place.loop.time() + 10)
+        assert await place.root.get_children("/consumers/g/owners/t") == []
+
+    run(story)
 
 
 def test_a_member_that_waits_for_a_claim_leaves_at_once() -> None:

@@ -79,7 +79,7 @@ class Counted:
         for slot in slots:
             self.positions.pop(slot, None)
 
-    async def start(self, slots: frozenset[Slot]) -> None:
+    async def start(self, slots: frozenset[Slot]) -> frozenset[Slot]:
         self.starting = set(slots)
         while self.starting:
             try:
@@ -93,6 +93,7 @@ class Counted:
                 value = held.value if held is not None and held.value is not None else 0
                 self.positions[slot] = self.committed[slot] = value
             self.starting.clear()
+        return frozenset()
 
     def lose(self, slots: frozenset[Slot]) -> None:
         self.starting -= slots

@@ -1,7 +1,7 @@
 """The group side of a consumer: commits, and the order of a hand-over."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +14,7 @@ from ottla.client.errors import CommitFailedError, ConnectionLostError, Rebalanc
 from ottla.client.offset import CommittedOffset
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.group import GroupSide
-from ottla.zookeeper.naming import KafkaNaming
+from ottla.zookeeper.naming import KafkaNaming, Naming
 from ottla.zookeeper.offset_store import Found, Offsets
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -79,7 +79,26 @@ class FakeStore:
             raise error
 
 
-def make(*, interval_ms: int | None = 3_600_000, patience_ms: int = 50) -> SimpleNamespace:
+class LateNaming(KafkaNaming):
+    """Knows the partitions of `known` topics; the others cannot be read."""
+
+    def __init__(self, *known: str) -> None:
+        self.known = set(known)
+
+    async def load(self, slots: Collection[Slot]) -> None:
+        if not {slot.topic for slot in slots} <= self.known:
+            raise ConnectionLostError("no metadata")
+
+    def partition(self, slot: Slot) -> TopicPartition | None:
+        return super().partition(slot) if slot.topic in self.known else None
+
+
+def make(
+    *,
+    interval_ms: int | None = 3_600_000,
+    patience_ms: int = 50,
+    naming: Naming | None = None,
+) -> SimpleNamespace:
     history: list[object] = []
     reading, store = FakeReading(history), FakeStore(history)
     gate = ReadGate(asyncio.get_running_loop(), lambda: None)
@@ -87,7 +106,7 @@ def make(*, interval_ms: int | None = 3_600_000, patience_ms: int = 50) -> Simpl
         "g",
         reading,  # type: ignore[arg-type]
         gate,
-        KafkaNaming(),
+        naming or KafkaNaming(),
         auto_commit_interval_ms=interval_ms,
         release_patience_ms=patience_ms,
     )
@@ -128,6 +147,26 @@ async def test_a_partition_that_is_lost_before_its_start_is_not_read(
     assert list(place.reading.positions) == [B]
     assert [each for each in place.history if each[0] == "assigned"] in ([], [("assigned", B)])
     assert not place.gate.is_held
+    await place.group.stop(0)
+
+
+async def test_partitions_that_are_unknown_do_not_keep_those_of_other_topics() -> None:
+    naming = LateNaming("t")
+    place = make(naming=naming)
+    place.group.listener = RebalanceListener(
+        on_assigned=lambda each: place.history.append(("assigned", *each))
+    )
+    unknown = frozenset({Slot("a", "0"), Slot("z", "0")})
+    assert await place.group.start(SLOTS | unknown) == unknown
+    assert await place.group.start(unknown) == unknown
+    naming.known = {"a", "t", "z"}
+    assert await place.group.start(unknown) == frozenset()
+    others = [TopicPartition("a", 0), TopicPartition("z", 0)]
+    assert list(place.reading.positions) == [A, *others]
+    assert [each for each in place.history if each[0] == "assigned"] == [
+        ("assigned", A),
+        ("assigned", *others),
+    ]
     await place.group.stop(0)
 
 

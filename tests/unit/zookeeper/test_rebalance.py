@@ -180,6 +180,24 @@ def test_a_release_of_unknown_outcome_does_not_count_as_owned(is_drained: bool) 
     assert made.on(r.Viewed(S, {A: "c-0"})) == [r.Claim(S, {A: "c-0"})]
 
 
+def test_a_claimed_partition_that_is_unknown_to_the_brokers_is_started_again() -> None:
+    made = owning()
+    look_again(made)
+    made.on(r.Viewed(S, {A: "c-0", B: "c-0"}))
+    made.on(r.Claimed(S))
+    assert made.on(r.Started(S, frozenset({B, C}))) == [r.Wait(S, RETRY_MS)]
+    assert made.held == {A: "c-0"}
+    made.on(r.Due(S))
+    assert made.on(r.Viewed(S, {A: "c-0", B: "c-0"})) == [r.Claim(S, {B: "c-0"})]
+    assert made.on(r.Claimed(S)) == [r.Start(S, frozenset({B}))]
+    made.on(r.Started(S, frozenset({B})))
+    made.on(r.Due(S))
+    # It moves away in the meantime.
+    assert made.on(r.Viewed(S, {A: "c-0"})) == [r.Drain(S, frozenset({B}))]
+    made.on(r.Drained(S))
+    assert made.on(r.Released(S)) == []
+
+
 def test_a_registration_of_unknown_outcome_is_repeated() -> None:
     made = machine()
     made.on(r.SessionBegan(S))

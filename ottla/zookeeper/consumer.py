@@ -126,8 +126,9 @@ class ZooKeeperConsumer:
                 and on close; only offsets that have changed are written.
             auto_commit_interval_ms: Interval of these commits. Default: 60000 for kafka, 1000 for
                 jafka.
-            rebalance_max_retries: Number of conflicts with live owners after which the member
-                leaves the group, and the next read raises TooManyConflictsError.
+            rebalance_max_retries: Number of conflicts with live owners that last for the back-off,
+                after which the member leaves the group, and the next read raises
+                TooManyConflictsError.
             rebalance_backoff_ms: Delay after a conflict. Default: 2000 for kafka, 10000 for jafka.
             session_timeout_ms: Time without contact after which the coordinator removes this
                 member.

@@ -248,8 +248,8 @@ class Membership:
                 self.rebalance_count += 1
                 return Started(session, await self._holder.start(slots))
             case Wait():
-                await self._wait(effect)
-                return Due(session)
+                is_early = await self._wait(effect)
+                return Due(session, is_early)
             case GiveUp():
                 await self._give_up(effect)
             case Leave(slots=slots):
@@ -301,7 +301,12 @@ class Membership:
             )
         return outcome
 
-    async def _wait(self, effect: Wait) -> None:
+    async def _wait(self, effect: Wait) -> bool:
+        """Wait for the time, the end of the blocking claim or an interrupt; return True if early.
+
+        Raises:
+            OperationError: the blocking claim cannot be watched.
+        """
         timeout_s = effect.delay_ms / 1000
         interrupted: asyncio.Future[object] = asyncio.ensure_future(self._interrupt.wait())
         waits: list[asyncio.Future[object]] = [interrupted]
@@ -309,11 +314,17 @@ class Membership:
             path = consumer_nodes.owner(self.nodes.group, *effect.blocker)
             waits.append(asyncio.ensure_future(self.nodes.gone(path, timeout_s)))
         try:
-            await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            is_early = any(each.result() for each in waits if each in done)
         finally:
             for each in waits:
                 each.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
+        if is_early:
+            self._conflicts_in_a_row = 0
+        return is_early
 
     async def _give_up(self, effect: GiveUp) -> None:
         await self._holder.drain(effect.slots)

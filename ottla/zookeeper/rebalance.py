@@ -7,7 +7,8 @@ attempt looks at.
 
 Every effect carries the session for which it was meant, and an event of an older session is
 dropped: an operation that is repeated in the next session deletes claims of others. Tries count
-conflicts with live owners only; a dead owner's claim ends with its session.
+only conflicts with a live owner that keeps its claim for the whole back-off: a dead owner's claim
+ends with its session, and a rebalance has many owners that are about to release their claims.
 """
 
 from collections.abc import Mapping
@@ -85,7 +86,7 @@ class Rebalance:
         keep_unmoved: bool = True,
         holds_on_suspect: bool = True,
     ) -> None:
-        """Give up after `max_tries` conflicts, `backoff_ms` apart.
+        """Give up at the last of `max_tries` conflicts, if the others lasted for `backoff_ms` each.
 
         Without `keep_unmoved` every rebalance releases all partitions first, as Java's members do.
         Without `holds_on_suspect` reading continues while the session may have ended.
@@ -102,6 +103,7 @@ class Rebalance:
         self._has_changed = False
         self._is_held = False
         self._is_registered = False
+        self._awaits_live_owner = False
         self._give: frozenset[Slot] = frozenset()
         self._take: dict[Slot, str] = {}
         self._doubtful: frozenset[Slot] = frozenset()
@@ -214,7 +216,8 @@ class Rebalance:
                 return self._wait(QUIET_MS)
             case (Phase.STARTING, Started(unknown=unknown)):
                 return self._started(unknown & self.held.keys())
-            case (Phase.WAITING, Due()):
+            case (Phase.WAITING, Due(is_early=is_early)):
+                self.try_count += self._awaits_live_owner and not is_early
                 return self._look() if self._is_registered else self._register()
             case (_, Impossible()):
                 return self._give_up()
@@ -275,11 +278,9 @@ class Rebalance:
         return [Claim(self.session, self._take)]
 
     def _refused(self, refused: Refused) -> list[Effect]:
-        if refused.is_live:
-            self.try_count += 1
-        if self.try_count < self._max_tries:
-            return self._wait(self._backoff_ms, refused.slot)
-        return self._give_up(refused)
+        if refused.is_live and self.try_count + 1 >= self._max_tries:
+            return self._give_up(refused)
+        return self._wait(self._backoff_ms, refused)
 
     def _give_up(self, conflict: Refused | None = None) -> list[Effect]:
         self.phase = Phase.GIVEN_UP
@@ -295,6 +296,7 @@ class Rebalance:
         self.phase = Phase.OWNING
         return []
 
-    def _wait(self, delay_ms: int, blocker: Slot | None = None) -> list[Effect]:
+    def _wait(self, delay_ms: int, refused: Refused | None = None) -> list[Effect]:
         self.phase = Phase.WAITING
-        return [Wait(self.session, delay_ms, blocker)]
+        self._awaits_live_owner = refused is not None and refused.is_live
+        return [Wait(self.session, delay_ms, None if refused is None else refused.slot)]

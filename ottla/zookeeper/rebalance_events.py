@@ -110,9 +110,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The time of a `Wait` is over, or the claim that it watched is gone."""
+    """A `Wait` is over; `is_early` if its claim was gone before its time, or it was interrupted."""
 
     session: int
+    is_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -646,6 +646,34 @@ def test_a_formula_that_differs_is_named_and_the_member_gives_up(
     assert caplog.text.count("group.formulas_differ") == 1
 
 
+def test_a_member_waits_for_many_owners_that_release_one_after_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(place: Place) -> None:
+        count = 8
+        await place.root.set_data("/brokers/topics/t", topic(count))
+        others = [await place.member(f"d{number}") for number in range(count)]
+        for number, other in enumerate(others):
+            # Members that are about to leave the group: they read another topic already.
+            data = Registration({"u": 1}).encode(Layout.KAFKA, 1)
+            await other.nodes.register(other.name, data, frozenset(), frozenset(), 1.0)
+            await other.claim(Slot("t", str(number)))
+        holder = Holder()
+        membership = await joined(place, holder, "c", 60_000)
+        for number, other in enumerate(others):
+            # Virtual time in which an owner drains its records.
+            await asyncio.sleep(1)
+            await other.claims.release([Slot("t", str(number))])
+        # Virtual time for the claim.
+        await asyncio.sleep(1)
+        assert holder.errors == []
+        assert len(membership.machine.held) == count
+        await membership.stop(place.loop.time() + 10)
+
+    run(story)
+    assert "group.formulas_differ" not in caplog.text
+
+
 def test_a_partition_of_which_no_broker_knows_yet_is_started_later() -> None:
     async def story(place: Place) -> None:
         holder = Holder()

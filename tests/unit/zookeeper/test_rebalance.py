@@ -123,6 +123,28 @@ def test_conflicts_with_live_owners_are_tries_and_the_last_gives_up() -> None:
     assert made.on(r.Registered(S)) == [r.View(S)]
 
 
+def test_a_conflict_that_ends_during_the_back_off_costs_no_try() -> None:
+    made = owning()
+    look_again(made)
+    for turn in range(10):
+        made.on(r.Viewed(S, {A: "c-0"}))
+        refused = r.Refused(S, A, f"d{turn}-0", is_live=True)
+        assert made.on(refused) == [r.Wait(S, 2000, A)]
+        assert made.on(r.Due(S, is_early=True)) == [r.View(S)]
+    assert made.try_count == 0
+
+
+def test_a_retry_after_a_conflict_costs_no_try_of_its_own() -> None:
+    made = owning()
+    look_again(made)
+    made.on(r.Viewed(S, {A: "c-0"}))
+    made.on(r.Refused(S, A, "d-0", is_live=True))
+    # The claim of the other member could not be watched.
+    assert made.on(r.Failed(S)) == [r.Wait(S, RETRY_MS)]
+    made.on(r.Due(S))
+    assert made.try_count == 0
+
+
 def test_the_claim_of_a_dead_owner_costs_no_try() -> None:
     made = owning()
     look_again(made)

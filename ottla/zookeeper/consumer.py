@@ -47,7 +47,7 @@ from ottla.zookeeper.kafka_group import warn_of_kafka_members
 from ottla.zookeeper.login import load_login
 from ottla.zookeeper.membership import Membership
 from ottla.zookeeper.naming import JafkaNaming, KafkaNaming, Naming
-from ottla.zookeeper.offset_store import DualStore, GroupStore, NodeStore, OffsetStore
+from ottla.zookeeper.offset_store import DualStore, GroupStore, NodeStore, OffsetStore, OwnedStore
 from ottla.zookeeper.rebalance import Rebalance
 from ottla.zookeeper.refusal import reason_of
 from ottla.zookeeper.registration import Layout, Pattern, Registration, consumer_id
@@ -121,7 +121,7 @@ class ZooKeeperConsumer:
             auto_offset_reset: Start of a partition without offset: "smallest" ("earliest"),
                 "largest" ("latest"), or "none". Default: largest for kafka, smallest for jafka.
             offsets: Place of the offsets: "znodes", "kafka" (the Kafka group of the same name),
-                "both", or a store of your own.
+                "both", or a store of your own. Only znodes refuse every offset of a former owner.
             enable_auto_commit: Commit processed records in the background, before a rebalance
                 and on close; only offsets that have changed are written.
             auto_commit_interval_ms: Interval of these commits. Default: 60000 for kafka, 1000 for
@@ -484,22 +484,30 @@ class ZooKeeperConsumer:
         self._group.forget_commits(self._reading.on_metadata())
 
     def _store(self, cluster: Cluster, membership: Membership) -> OffsetStore:
-        if not isinstance(self._offsets, str):
-            return self._offsets
         group = self._settings.group_id
+        if not isinstance(self._offsets, str):
+            return self._owned(self._offsets, membership)
         nodes = NodeStore(group, membership.offsets, self._naming, self._group.on_lost)
         if self._offsets == "znodes":
             return nodes
         kafka = GroupStore(
+            group,
             KafkaStore(
                 group_coordinator(cluster, group),
                 group_instance_id=None,
                 backoff=cluster.backoff,
                 timeout_s=self._request_timeout_ms / 1000,
-            )
+            ),
+            membership.certain_session,
         )
+        if self._offsets == "kafka":
+            return self._owned(kafka, membership)
         # The nodes come first, since they refuse the offsets of partitions that have moved.
-        return kafka if self._offsets == "kafka" else DualStore(nodes, kafka)
+        return DualStore(nodes, kafka)
+
+    def _owned(self, store: OffsetStore, membership: Membership) -> OffsetStore:
+        group = self._settings.group_id
+        return OwnedStore(group, store, membership.offsets, self._naming, self._group.on_lost)
 
     def _client_config(self) -> ClientConfig:
         return ClientConfig(

@@ -155,6 +155,11 @@ class Membership:
             self._interrupt.set()
         self._work.set()
 
+    def certain_session(self) -> int:
+        """Return the session that holds the claims; 0 if there is none, or it may have ended."""
+        is_certain = self._client.state in (SessionState.CONNECTED, SessionState.SUSPENDED)
+        return self._client.session_id if is_certain else 0
+
     # Events
 
     def _begin_session(self) -> None:

@@ -71,6 +71,19 @@ class OffsetNodes:
             stored[slot] = StoredOffset(None if is_former else value, stat.version, data, is_former)
         return stored
 
+    async def unowned(self, slots: Sequence[Slot]) -> set[Slot]:
+        """Return the partitions among `slots` that this member's session does not own.
+
+        Raises:
+            OperationError: the coordinator cannot be reached, or the session is in doubt.
+        """
+        claims = await gathered(self._client.get_data(self._owner(slot)) for slot in slots)
+        return {
+            slot
+            for slot, claim in zip(slots, claims, strict=True)
+            if isinstance(claim, NoNodeError) or claim[1].ephemeral_owner != self._client.session_id
+        }
+
     async def commit(self, offsets: Mapping[Slot, int]) -> set[Slot]:
         """Write these offsets; return the partitions that this member does not own.
 
@@ -139,13 +152,10 @@ class OffsetNodes:
         slots = list(chunk)
         # The offset first: a claim after this read changes the version.
         stored = await self.read(slots)
-        claims = await gathered(self._client.get_data(self._owner(slot)) for slot in slots)
-        for slot, claim in zip(slots, claims, strict=True):
+        unowned = await self.unowned(slots)
+        for slot in slots:
             held = stored[slot]
-            if (
-                isinstance(claim, NoNodeError)
-                or claim[1].ephemeral_owner != self._client.session_id
-            ):
+            if slot in unowned:
                 del chunk[slot]
                 lost.add(slot)
                 continue

@@ -73,19 +73,72 @@ class NodeStore:
             raise CommitFailedError(self._group)
 
 
+class OwnedStore:
+    """Offsets in a store that knows no claims; the coordinator confirms them before each write.
+
+    This is no fence: a write that takes longer than the session may replace an offset of the next
+    owner.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        store: OffsetStore,
+        nodes: OffsetNodes,
+        naming: Naming,
+        on_lost: Callable[[set[Slot]], None],
+    ) -> None:
+        self._group = group
+        self._store = store
+        self._nodes = nodes
+        self._naming = naming
+        self._on_lost = on_lost
+
+    async def read(self, partitions: Sequence[TopicPartition]) -> Found:
+        """Return the offset of each partition; None where there is none."""
+        return await self._store.read(partitions)
+
+    async def write(self, offsets: Offsets) -> None:
+        """Store these offsets.
+
+        Raises:
+            CommitFailedError: a partition is no longer this member's; nothing is written.
+        """
+        slots = [slot for each in offsets if (slot := self._naming.slot(each)) is not None]
+        if lost := await self._nodes.unowned(slots):
+            self._on_lost(lost)
+            raise CommitFailedError(self._group)
+        await self._store.write(offsets)
+
+
 class GroupStore:
     """Offsets in the Kafka group of the same name, which must have no members."""
 
-    def __init__(self, store: KafkaStore) -> None:
+    def __init__(self, group: str, store: KafkaStore, session: Callable[[], int]) -> None:
+        """`session` returns the session that holds the claims; 0 while it is in doubt."""
+        self._group = group
         self._store = store
+        self._session = session
 
     async def read(self, partitions: Sequence[TopicPartition]) -> Found:
         """Return the offset of each partition; None where there is none."""
         return await self._store.committed(partitions)
 
     async def write(self, offsets: Offsets) -> None:
-        """Store these offsets without membership."""
-        await self._store.commit(offsets, Identity)
+        """Store these offsets without membership.
+
+        Raises:
+            CommitFailedError: the session has ended, or is in doubt, before the offsets were sent.
+        """
+        session = self._session()
+
+        def author() -> Identity:
+            # Called before each retry, too: the next owner may have committed since the first.
+            if not session or self._session() != session:
+                raise CommitFailedError(self._group)
+            return Identity()
+
+        await self._store.commit(offsets, author)
 
 
 class DualStore:

@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 
-from coordination.client import Client
+from coordination.client import Client, ops
 from kafkawire.ids import TopicPartition
 from ottla import Admin, Consumer, NewTopic, Producer
+from ottla.client.errors import CommitFailedError
+from ottla.client.offset import CommittedOffset
 from ottla.client.record import ConsumerRecord
 from ottla.zookeeper.consumer import ZooKeeperConsumer
 from ottla.zookeeper.kafka_group import kafka_member_count, warn_of_kafka_members
+from ottla.zookeeper.offset_store import Found, Offsets
 from tests.harness.cluster import ClusterProcesses
 from tests.integration.coordination.process import four_letter
 from tests.waiting import until, until_sync
@@ -134,6 +137,51 @@ async def test_members_divide_the_partitions_and_resume_at_the_offsets(
         await send(cluster, "divided", 200, 4)
         await until(lambda: sum(values(third).values()) == 4)
     assert set(values(third)) == {200, 201, 202, 203}
+
+
+class MemoryStore:
+    """A store of the application."""
+
+    def __init__(self) -> None:
+        self.held: dict[TopicPartition, CommittedOffset] = {}
+
+    async def read(self, partitions: Sequence[TopicPartition]) -> Found:
+        return {each: self.held.get(each) for each in partitions}
+
+    async def write(self, offsets: Offsets) -> None:
+        self.held |= offsets
+
+
+@pytest.mark.parametrize("place", ["kafka", "application"])
+async def test_a_commit_of_a_former_owner_to_another_store_fails(
+    cluster: ClusterProcesses, coordinator: Client, place: str
+) -> None:
+    topic, store = f"moved-{place}", MemoryStore()
+    await make_topic(cluster, topic)
+    await send(cluster, topic, 0, 4)
+    async with Member(
+        cluster,
+        f"g-{topic}",
+        topic,
+        offsets="kafka" if place == "kafka" else store,
+        enable_auto_commit=False,
+    ) as member:
+        await until(lambda: len(values(member)) == 4, "all records")
+        partition = TopicPartition(topic, 0)
+
+        async def committed() -> int | None:
+            at = (await member.consumer.committed([partition]))[partition]
+            return at and at.offset
+
+        await member.consumer.commit()
+        assert await committed() == 1
+        # Another session owns a partition now.
+        owner = f"/consumers/g-{topic}/owners/{topic}/0"
+        await coordinator.multi([ops.delete(owner), ops.create(owner, b"d-0", ephemeral=True)])
+        with pytest.raises(CommitFailedError):
+            await member.consumer.commit({partition: 0})
+        assert await committed() == 1
+        await coordinator.delete(owner)
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

@@ -1,14 +1,24 @@
 """Stores of offsets beside the nodes: two places at once, and a file."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from kafkawire.ids import Offset, TopicPartition
-from ottla.client.errors import ConfigurationError
-from ottla.client.offset import CommittedOffset
-from ottla.zookeeper.offset_store import DualStore, FileStore, Found, Offsets
+from ottla.client.errors import CommitFailedError, ConfigurationError
+from ottla.client.offset import CommittedOffset, Identity
+from ottla.zookeeper.assignment import Slot
+from ottla.zookeeper.naming import KafkaNaming
+from ottla.zookeeper.offset_store import (
+    DualStore,
+    FileStore,
+    Found,
+    GroupStore,
+    Offsets,
+    OwnedStore,
+)
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
@@ -53,6 +63,59 @@ async def test_a_file_keeps_offsets(tmp_path: Path) -> None:
     await store.write({A: at(3), B: at(4)})
     await store.write({A: at(5)})
     assert await FileStore(path).read([A, B, C]) == {A: at(5), B: at(4), C: None}
+
+
+class FakeNodes:
+    """The claims of others."""
+
+    def __init__(self, *unowned: Slot) -> None:
+        self.others = set(unowned)
+
+    async def unowned(self, slots: Sequence[Slot]) -> set[Slot]:
+        return self.others & set(slots)
+
+
+async def test_a_store_that_knows_no_claims_is_written_by_the_owner_only() -> None:
+    writes: list[str] = []
+    lost: list[set[Slot]] = []
+    nodes = FakeNodes(Slot("t", "1"))
+    plain = MemoryStore("plain", writes)
+    store = OwnedStore("g", plain, nodes, KafkaNaming(), lost.append)  # type: ignore[arg-type]
+    await store.write({A: at(3), C: at(4)})
+    with pytest.raises(CommitFailedError):
+        await store.write({A: at(5), B: at(6)})
+    assert lost == [{Slot("t", "1")}]
+    assert await store.read([A, B, C]) == {A: at(3), B: None, C: at(4)}
+
+
+class SlowKafka:
+    """A Kafka group whose coordinator is found late: the author of a commit is asked then."""
+
+    def __init__(self) -> None:
+        self.authors: list[Identity] = []
+        self.is_found = asyncio.Event()
+
+    async def commit(self, _offsets: Offsets, author: Callable[[], Identity]) -> None:
+        await self.is_found.wait()
+        self.authors.append(author())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_sent"), [(7, 7, True), (7, 0, False), (7, 8, False)]
+)
+async def test_no_offset_is_sent_to_kafka_once_the_session_is_in_doubt(
+    before: int, after: int, is_sent: bool
+) -> None:
+    kafka, session = SlowKafka(), [before]
+    store = GroupStore("g", kafka, lambda: session[0])  # type: ignore[arg-type]
+    writing = asyncio.ensure_future(store.write({A: at(3)}))
+    # The write reaches the group.
+    await asyncio.sleep(0)
+    session[0] = after
+    kafka.is_found.set()
+    [outcome] = await asyncio.gather(writing, return_exceptions=True)
+    assert isinstance(outcome, CommitFailedError) is not is_sent
+    assert kafka.authors == [Identity()] * is_sent
 
 
 @pytest.mark.parametrize("text", ["[]", '{"t-0": "x"}', "{", '{"t-0": true}'])

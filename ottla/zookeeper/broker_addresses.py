@@ -42,8 +42,10 @@ class BrokerAddresses:
         try:
             names = await self._client.get_children(paths.BROKER_IDS, self._on_event)
         except NoNodeError:
-            await self._client.exists(paths.BROKER_IDS, self._on_event)
             names = []
+            if await self._client.exists(paths.BROKER_IDS, self._on_event) is not None:
+                # It was created between the two reads, so that the watch is too late.
+                self._changed.set()
         ids = sorted(int(name) for name in names if name.isdecimal())
         found = await gathered(
             self._client.get_data(paths.broker(each), self._on_event) for each in ids

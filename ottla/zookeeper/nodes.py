@@ -108,7 +108,7 @@ class GroupNodes:
         try:
             data, stat = await self.client.get_data(path, self.watch)
         except NoNodeError:
-            await self.client.exists(path, self.watch)
+            await self._await_creation(path)
             return None
         try:
             return [str(each) for each in decode_topic(data).partitions], stat.czxid
@@ -121,7 +121,7 @@ class GroupNodes:
         try:
             brokers = await self.client.get_children(path, self.watch)
         except NoNodeError:
-            await self.client.exists(path, self.watch)
+            await self._await_creation(path)
             return None
         counts = await self._texts({each: f"{path}/{each}" for each in brokers if each.isdecimal()})
         names = []
@@ -150,8 +150,14 @@ class GroupNodes:
             return await self.client.get_children(path, self.watch if watched else None)
         except NoNodeError:
             if watched:
-                await self.client.exists(path, self.watch)
+                await self._await_creation(path)
             return []
+
+    async def _await_creation(self, path: str) -> None:
+        """Watch for the creation of a node that a read has missed, or report it."""
+        if await self.client.exists(path, self.watch) is not None:
+            # It was created between the two reads, so that the watch is too late.
+            self._on_change()
 
     def _warn_of(self, malformed: Iterable[str]) -> None:
         now = frozenset(malformed)

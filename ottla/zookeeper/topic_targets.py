@@ -1,7 +1,7 @@
 """Reads the targets of topics, and watches all that they follow from (edge)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from clusterstate.errors import MalformedZnodeError
@@ -91,22 +91,38 @@ class TopicTargets:
             data, _ = await self._client.get_data(path, on_event)
             numbers = sorted(decode_topic(data).partitions)
         except NoNodeError:
-            await self._client.exists(path, on_event)
+            await self._await_creation([path], on_event)
             return []
         except MalformedZnodeError:
             return []
         places = [paths.partition_state(TopicPartition(topic, each)) for each in numbers]
         states = await gathered(self._client.get_data(place, on_event) for place in places)
+        await self._await_creation(
+            [
+                place
+                for place, held in zip(places, states, strict=True)
+                if isinstance(held, BaseException)
+            ],
+            on_event,
+        )
         leaders: dict[int, int] = {}
-        for number, place, held in zip(numbers, places, states, strict=True):
+        for number, held in zip(numbers, states, strict=True):
             if isinstance(held, BaseException):
-                await self._client.exists(place, on_event)
                 continue
             try:
                 leaders[number] = decode_partition_state(held[0], held[1].version).leader
             except MalformedZnodeError:
                 continue
         return kafka_targets(leaders, self._live())
+
+    async def _await_creation(
+        self, places: Sequence[str], on_event: Callable[[WatchEvent], None]
+    ) -> None:
+        """Watch for the creation of nodes that a read has missed, or note it."""
+        found = await gathered(self._client.exists(place, on_event) for place in places)
+        if any(stat is not None for stat in found):
+            # It was created between the two reads, so that the watch is too late.
+            self._on_change()
 
 
 def _count(data: bytes | None) -> int:

@@ -27,6 +27,7 @@ from ottla.zookeeper.rebalance_events import (
     Event,
     Expired,
     Failed,
+    GaveUp,
     GiveUp,
     Hold,
     Impossible,
@@ -257,6 +258,7 @@ class Membership:
                 return Due(session, is_early)
             case GiveUp():
                 await self._give_up(effect)
+                return GaveUp(session)
             case Leave(slots=slots):
                 await self._holder.drain(slots)
                 await self._claims.release(slots)

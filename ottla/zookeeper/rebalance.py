@@ -28,6 +28,7 @@ from ottla.zookeeper.rebalance_events import (
     Event,
     Expired,
     Failed,
+    GaveUp,
     GiveUp,
     Hold,
     Impossible,
@@ -221,7 +222,15 @@ class Rebalance:
                 return self._look() if self._is_registered else self._register()
             case (_, Impossible()):
                 return self._give_up()
-            case (_, Failed()) if self.phase is not Phase.GIVEN_UP:
+            case (Phase.GIVEN_UP, Failed()):
+                return [Wait(self.session, RETRY_MS)]
+            case (Phase.GIVEN_UP, Due()):
+                # Without the conflict, which was raised already.
+                return [GiveUp(self.session, self._doubtful)]
+            case (_, GaveUp()):
+                # Perhaps the member has resumed since, but has done nothing yet.
+                self._doubtful = frozenset()
+            case (_, Failed()):
                 return self._failed()
         return []
 
@@ -286,8 +295,8 @@ class Rebalance:
         self.phase = Phase.GIVEN_UP
         self._is_registered = False
         self.try_count = 0
-        slots, self.held, self._take, self._doubtful = self._claims(), {}, {}, frozenset()
-        return [GiveUp(self.session, slots, conflict)]
+        self._doubtful, self.held, self._take = self._claims(), {}, {}
+        return [GiveUp(self.session, self._doubtful, conflict)]
 
     def _settle(self) -> list[Effect]:
         self.try_count = 0

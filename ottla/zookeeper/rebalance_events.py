@@ -117,6 +117,13 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
+class GaveUp:
+    """Claims and registration of a member that gave up are gone."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """Claims of this member are gone, although its session lives."""
 
@@ -164,6 +171,7 @@ Event: TypeAlias = (
     | Failed
     | Started
     | Due
+    | GaveUp
     | Lost
     | Suspected
     | Restored
@@ -233,7 +241,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Drain and release `slots`, delete the registration, and let the next read raise."""
+    """Drain and release `slots`, and delete the registration; the next read raises a `conflict`."""
 
     session: int
     slots: frozenset[Slot]

@@ -646,6 +646,50 @@ def test_a_formula_that_differs_is_named_and_the_member_gives_up(
     assert caplog.text.count("group.formulas_differ") == 1
 
 
+class CutOff(Holder):
+    """Loses the coordinator when its member gives up."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self.network = place.loop.network
+
+    def fail(self, error: OttlaError) -> None:
+        super().fail(error)
+        self.network.unreachable.add(ADDRESS)
+        self.network.cut_all()
+
+
+def test_a_member_that_gives_up_without_a_connection_releases_its_claims_later() -> None:
+    async def story(place: Place) -> None:
+        await place.root.set_data("/brokers/topics/t", topic(1))
+        holder = CutOff(place)
+        membership = await joined(place, holder, "c", 1_000)
+        stubborn = await place.member("d")
+        # Its registration moves no partition.
+        data = Registration({"u": 1}).encode(Layout.KAFKA, 1)
+        await stubborn.nodes.register("d", data, frozenset(), frozenset(), 1.0)
+        await stubborn.claim(B)
+        # Virtual time for the first partition.
+        await asyncio.sleep(1)
+        assert list(membership.machine.held) == [A]
+        await place.root.set_data("/brokers/topics/t", topic(2))
+        while not holder.errors:  # noqa: ASYNC110
+            # Virtual time for the conflicts.
+            await asyncio.sleep(0.1)
+        # Virtual time in which the session survives.
+        await asyncio.sleep(1)
+        place.loop.network.unreachable.discard(ADDRESS)
+        # Virtual time for the next attempt.
+        await asyncio.sleep(2)
+        assert membership.machine.session == membership._client.session_id
+        assert await place.root.exists(OWNER) is None
+        assert await place.root.get_children("/consumers/g/ids") == ["d"]
+        assert len(holder.errors) == 1
+        await membership.stop(place.loop.time() + 10)
+
+    run(story)
+
+
 def test_a_member_waits_for_many_owners_that_release_one_after_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

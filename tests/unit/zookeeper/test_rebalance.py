@@ -118,9 +118,43 @@ def test_conflicts_with_live_owners_are_tries_and_the_last_gives_up() -> None:
     assert made.on(refused) == [r.GiveUp(S, frozenset({B}), refused)]
     assert made.phase is Phase.GIVEN_UP
     assert made.on(r.Changed()) == []
-    assert made.on(r.Failed(S)) == []
+    assert made.on(r.GaveUp(S)) == []
     assert made.on(r.Resumed()) == [r.Register(S, frozenset())]
     assert made.on(r.Registered(S)) == [r.View(S)]
+
+
+def given_up() -> Rebalance:
+    """Return a machine that owned a partition when it gave up."""
+    made = owning(A)
+    look_again(made)
+    assert made.on(r.Impossible(S)) == [r.GiveUp(S, frozenset({A}))]
+    return made
+
+
+def test_giving_up_is_repeated_until_the_claims_are_released() -> None:
+    made = given_up()
+    for _ in range(2):
+        assert made.on(r.Failed(S)) == [r.Wait(S, RETRY_MS)]
+        assert made.on(r.Due(S)) == [r.GiveUp(S, frozenset({A}))]
+    assert made.on(r.GaveUp(S)) == []
+    assert made.on(r.Closing()) == [r.Leave(S, frozenset())]
+
+
+def test_claims_that_giving_up_has_not_released_are_released_after_a_resumption() -> None:
+    made = given_up()
+    made.on(r.Failed(S))
+    assert made.on(r.Resumed()) == [r.Register(S, frozenset())]
+    assert made.on(r.Due(S)) == []
+    assert made.on(r.Registered(S)) == [r.View(S)]
+    assert made.on(r.Viewed(S, {})) == [r.Drain(S, frozenset({A}))]
+
+
+def test_a_member_may_resume_before_its_claims_are_released() -> None:
+    made = given_up()
+    assert made.on(r.Resumed()) == [r.Register(S, frozenset())]
+    assert made.on(r.GaveUp(S)) == []
+    made.on(r.Registered(S))
+    assert made.on(r.Viewed(S, {})) == []
 
 
 def test_a_conflict_that_ends_during_the_back_off_costs_no_try() -> None:
@@ -345,11 +379,13 @@ def test_any_order_of_events_ends_in_the_formula(seed: int) -> None:
                 claims.update(dict.fromkeys(some, session))
                 return r.Failed(session) if fails else r.Claimed(session)
             case r.GiveUp(slots=slots):
+                if fails:
+                    return r.Failed(session)
                 for slot in slots:
                     claims.pop(slot, None)
-                return r.Resumed()
+                return r.GaveUp(session)
             case r.View():
-                return r.Viewed(session, wanted)
+                return r.Impossible(session) if fails else r.Viewed(session, wanted)
             case r.Register():
                 return r.Registered(session)
             case r.Drain():
@@ -361,7 +397,7 @@ def test_any_order_of_events_ends_in_the_formula(seed: int) -> None:
 
     for step in range(400):
         if step < 300 and dice.random() < 0.2:
-            match dice.randrange(4):
+            match dice.randrange(5):
                 case 0:
                     wanted = {
                         slot: f"c-{dice.randrange(2)}" for slot in (A, B, C) if dice.random() < 0.6
@@ -375,9 +411,13 @@ def test_any_order_of_events_ends_in_the_formula(seed: int) -> None:
                     effects += made.on(r.Suspected())
                 case 3:
                     effects += made.on(r.Restored())
+                case 4:
+                    effects += made.on(r.Resumed())
         elif effects:
             event = answer(effects.pop(0))
             effects += made.on(event) if event is not None else []
+        else:
+            effects += made.on(r.Resumed())
     assert made.phase is Phase.OWNING
     assert made.held == wanted
     assert set(claims) == set(wanted)

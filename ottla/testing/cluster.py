@@ -151,13 +151,14 @@ class Cluster:
             await asyncio.sleep(RETRY_S)
 
     def wait_until_complete(self) -> None:
-        """Wait until all running brokers know each other and a controller.
+        """Wait until all running brokers know each other, and one of them as the controller.
 
         Raises:
             ServerError: they do not within `COMPLETE_TIMEOUT_S`.
         """
-        running = [self.address(each) for each in self.running()]
-        waiting = wait_for_complete_metadata(running, len(running))
+        waiting = wait_for_complete_metadata(
+            lambda: {each: self.address(each) for each in self.running()}
+        )
         self._run(waiting, "the brokers do not know each other")
 
     def topics(self, name: str = "test") -> Topics:

@@ -31,6 +31,7 @@ from ottla.launcher import session_end
 from ottla.testing import CLIENTS, COORDINATOR, Broker, Cluster, StartError, StateError
 from ottla.testing.launching import Launcher
 from ottla.testing.network.control import NetworkControl
+from ottla.testing.ready_cluster import controller_of
 from ottla.testing.topics import TOPICS_PER_DELETION
 from tests.integration.broker.wire import Wire, batch
 from tests.ports import free_port
@@ -228,6 +229,9 @@ def test_the_controller_is_another_broker_after_its_crash(cluster: Cluster) -> N
     old = cluster.controller()
     cluster.kill(old)
     assert old not in cluster.running()
+    cluster.wait_until_complete()
+    for broker_id in cluster.running():
+        assert asyncio.run(controller_of(cluster.address(broker_id))) in cluster.running()
     assert cluster.controller() != old
     cluster.start(old)
     cluster.wait_until_complete()

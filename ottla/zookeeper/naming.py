@@ -12,7 +12,7 @@ from kafkawire.ids import TopicPartition
 from ottla.client.network.cluster import Cluster
 from ottla.zookeeper.assignment import Slot
 
-REFRESH_TRIES: Final = 3
+REFRESH_TRIES: Final = 4
 """Number of refreshes for a partition that the metadata lack: brokers learn of a new one a moment
 after its node."""
 

@@ -15,9 +15,10 @@ from ottla.client.errors import (
     ClientClosedError,
     ConfigurationError,
     NoBrokerAvailableError,
+    UnknownPartitionError,
     broker_error,
 )
-from ottla.client.network.cluster import Cluster
+from ottla.client.network.cluster import UNKNOWN_PATIENCE_S, Cluster
 from ottla.client.producer.producer import Producer
 from ottla.client.producer.producer_batch import Delivery
 from ottla.client.record import Headers
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S: Final = 30.0
 RECONNECT_DELAY_S: Final = 0.5
+RETRY_S: Final = 0.1
+"""Delay before a record is sent again to a partition that a broker does not know yet."""
 
 
 class ZooKeeperProducer:
@@ -189,9 +192,23 @@ class ZooKeeperProducer:
         if self._producer is None or self._is_closed:
             raise ClientClosedError("the producer is not running: use `async with`")
         partition = await self._partition(topic, key)
-        return await self._producer.send(
-            topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-        )
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + UNKNOWN_PATIENCE_S
+        while True:
+            try:
+                return await self._producer.send(
+                    topic,
+                    value,
+                    key=key,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                    headers=headers,
+                )
+            except UnknownPartitionError:
+                # The coordinator lists the partition: some broker learns of it a moment later.
+                if loop.time() >= deadline_s:
+                    raise
+            await asyncio.sleep(RETRY_S)
 
     async def flush(self) -> None:
         """Wait until every accepted record is acknowledged or has failed."""

@@ -1,7 +1,8 @@
-"""A producer on znodes whose session ends, at a coordinator in memory."""
+"""A producer on znodes at a coordinator in memory: the ends of its session, and new partitions."""
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
@@ -9,6 +10,7 @@ from clusterstate.znodes.registration import Endpoint, Registration
 from coordination.client import SessionState
 from kafkawire.ids import BrokerId
 from ottla import ZooKeeperProducer
+from ottla.client.errors import UnknownPartitionError
 from tests.simulation.coordination.test_cluster import ADDRESS
 from tests.simulation.zookeeper.test_group_nodes import Place, run
 
@@ -24,11 +26,18 @@ class FakeProducer:
 
     def __init__(self, _bootstrap: Sequence[str]) -> None:
         self.bootstrap: list[Sequence[str]] = []
+        self.known_at_s = 0.0
+        """Time from which the brokers know the partition."""
 
     async def start(self) -> None:
         if self.is_slow:
             # The brokers are slow to answer.
             await asyncio.sleep(OUTAGE_S)
+
+    async def send(self, topic: str, *_: object, **_options: object) -> str:
+        if asyncio.get_running_loop().time() < self.known_at_s:
+            raise UnknownPartitionError("no such partition")
+        return topic
 
     def use_bootstrap(self, bootstrap: Sequence[str]) -> None:
         self.bootstrap.append(bootstrap)
@@ -105,5 +114,28 @@ def test_a_producer_whose_session_ends_during_its_start_reconnects(
         await asyncio.sleep(OUTAGE_S)
         await judge_follows(place, producer)
         await producer.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize(("late_s", "is_sent"), [(0.0, True), (0.5, True), (5.0, False)])
+def test_a_partition_that_a_broker_does_not_know_yet_is_awaited(
+    monkeypatch: pytest.MonkeyPatch, late_s: float, is_sent: bool
+) -> None:
+    async def choose(*_: object) -> int:
+        return 7
+
+    monkeypatch.setattr(ZooKeeperProducer, "_partition", choose)
+
+    async def story(place: Place) -> None:
+        async with await producer_of(place) as producer:
+            fake = cast("FakeProducer", producer._producer)
+            fake.known_at_s = place.loop.time() + late_s
+            if is_sent:
+                # The fake returns the topic.
+                assert str(await producer.send("t", b"value")) == "t"
+            else:
+                with pytest.raises(UnknownPartitionError):
+                    await producer.send("t", b"value")
 
     run(story)

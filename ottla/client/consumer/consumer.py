@@ -466,10 +466,11 @@ class Consumer:
     ) -> list[ConsumerRecord]:
         """Return up to `max_records` records, as soon as there is at least one.
 
-        This is the fastest way to read. Return an empty list if no record arrives within
-        `timeout_ms`; None waits without limit. The time of deserializers does not count.
-        Cancelling the call loses no record. In a group the records count as processed when the
-        next read begins.
+        This is the fastest way to read. There are fewer records if they expand to more than 4 MiB,
+        so that memory is needed for no more than this and one batch of the log. Return an empty
+        list if no record arrives within `timeout_ms`; None waits without limit. The time of
+        deserializers does not count. Cancelling the call loses no record. In a group the records
+        count as processed when the next read begins.
 
             while records := await consumer.fetch_batch(timeout_ms=1_000):
                 store(records)

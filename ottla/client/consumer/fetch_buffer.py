@@ -110,6 +110,8 @@ class FetchBuffer:
         """Number of records decoded so far, for the metrics."""
         self.read_bytes = 0
         """Size of the batches decoded so far."""
+        self.expanded_bytes = 0
+        """Size of their records so far, decompressed."""
         self._check_crcs = config.check_crcs
         self._reads_committed = config.isolation_level == "read_committed"
         self._partition_limit_bytes = config.max_partition_fetch_bytes
@@ -289,6 +291,7 @@ class FetchBuffer:
         self._release(state, freed_bytes)
         self.record_count += len(records)
         self.read_bytes += freed_bytes
+        self.expanded_bytes += expanded_bytes
         if records:
             # A damaged batch is reported by the next cursor, after these records.
             return Cursor(block, records, end_offset)

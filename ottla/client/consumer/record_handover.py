@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
+from kafkawire.units import MIB
 from ottla.client.consumer.fetch_buffer import Cursor, FetchBuffer
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.record_hooks import RecordHooks
@@ -20,6 +21,11 @@ CURSORS_PER_TURN: Final = 2
 
 The event loop then receives the next response; otherwise the broker would have to wait until all
 buffered records are read.
+"""
+BATCH_EXPANDED_BYTES: Final = 4 * MIB
+"""Size of decompressed records from which on a batch of records takes no further cursor.
+
+Otherwise a batch of many records could need far more memory than the fetched data.
 """
 
 
@@ -90,6 +96,7 @@ class RecordHandover:
     ) -> list[ConsumerRecord] | None:
         """Return up to `max_records` records, as `Consumer.fetch_batch`; None if closed."""
         records: list[ConsumerRecord] = []
+        max_expanded_bytes = self._buffer.expanded_bytes + BATCH_EXPANDED_BYTES
         if self._is_turn_due:
             # Outside the time limit, which would end the turn without the records that are there.
             await self._take_turn()
@@ -111,6 +118,8 @@ class RecordHandover:
             records += part
             # Hooks may wait, and a cancellation then must not discard the collected records.
             if len(records) == max_records or self._hooks is not None:
+                break
+            if self._buffer.expanded_bytes >= max_expanded_bytes:
                 break
             # Quietly: an error must not discard the collected records; the next read raises it.
             cursor = self._buffer.cursor(quietly=True)

@@ -60,25 +60,30 @@ def shortened(line: str) -> str:
     return line[:MAX_PREVIEW_CHARACTERS] + "…"
 
 
-def shown_bytes_of(sizes: Collection[int]) -> int:
+def shown_bytes_of(sizes: Collection[int], room_bytes: int = MAX_PAGE_BYTES) -> int:
     """Return the number of bytes to show of each payload of a page, by the sizes of all."""
     most = MAX_SHOWN_BYTES
-    while most > MIN_SHOWN_BYTES and sum(min(size, most) for size in sizes) > MAX_PAGE_BYTES:
+    while most > MIN_SHOWN_BYTES and sum(min(size, most) for size in sizes) > room_bytes:
         most //= 2
     return most
 
 
 def payload_of(
-    data: bytes | None, form: Form = Form.AUTO, max_bytes: int = MAX_SHOWN_BYTES
+    data: bytes | None,
+    form: Form = Form.AUTO,
+    max_bytes: int = MAX_SHOWN_BYTES,
+    size_bytes: int | None = None,
 ) -> Payload:
     """Return the bytes in `form`, or in the next one that can show them: text, then hex.
 
-    Only the first `max_bytes` are shown.
+    Only the first `max_bytes` are shown. With `size_bytes`, `data` is the beginning of so many.
     """
     if data is None:
         return Payload("null", Form.TEXT, 0, 0, is_null=True)
-    shown, size_bytes = data[:max_bytes], len(data)
-    is_cut = size_bytes > max_bytes
+    shown = data[:max_bytes]
+    if size_bytes is None:
+        size_bytes = len(data)
+    is_cut = size_bytes > len(shown)
     if form is Form.HEX:
         return Payload(hex_dump(shown), Form.HEX, size_bytes, len(shown))
     try:

@@ -1,7 +1,8 @@
 """Reads records for searches and live tails (edge).
 
 Each search and each tail has a consumer of its own without a group: it commits nothing. The number
-of both, their time and the memory of their consumers are limited.
+of both, their time and the memory of their consumers are limited. A search keeps the beginnings of
+the records that it has found.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import OffsetSpec
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.errors import ConfigurationError
-from ottla.client.record import ConsumerRecord
+from ottla.console.records.found_record import FoundRecord, fitted, found_record
 from ottla.console.records.query import RecordQuery, Start
 
 MAX_READERS: Final = 8
@@ -43,7 +44,7 @@ class BusyError(Exception):
 class SearchResult:
     """The matching records, in the order of their time."""
 
-    records: list[ConsumerRecord] = field(default_factory=list)
+    records: list[FoundRecord] = field(default_factory=list)
     scanned: int = 0
     is_complete: bool = True
     """Whether no record was left unread within the limits of the search."""
@@ -183,12 +184,16 @@ async def _scan(
         if query.start is not Start.NEWEST and len(found) > query.limit - len(result.records):
             del found[query.limit - len(result.records) :]
             result.is_complete = False
-        result.records += found
-        if not result.is_complete:
-            return matches
+        result.records += map(found_record, found)
         if query.start is Start.NEWEST and len(result.records) > 2 * query.limit:
             result.records.sort(key=_by_time)
             del result.records[: -query.limit]
+        if found:
+            result.records = fitted(result.records)
+        if not result.is_complete:
+            return matches
+        # Large records would otherwise stay in memory until the next ones have arrived.
+        del batch, read, found
         # Matching is work of the processor: other pages get their turn.
         await asyncio.sleep(0)
     return matches
@@ -209,5 +214,5 @@ async def partitions_of(consumer: Consumer, query: RecordQuery) -> list[TopicPar
     return [wanted]
 
 
-def _by_time(record: ConsumerRecord) -> tuple[int, int, int]:
+def _by_time(record: FoundRecord) -> tuple[int, int, int]:
     return record.timestamp_ms, record.partition, record.offset

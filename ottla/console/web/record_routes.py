@@ -10,11 +10,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from kafkawire.units import MIB
+from ottla.client.consumer.consumer import Consumer
 from ottla.client.errors import OttlaError
 from ottla.client.record import ConsumerRecord
 from ottla.console.pages.live_pages import topic_of
 from ottla.console.pages.page import MissingError, Page
-from ottla.console.records.payload import Form, Payload, payload_of, shortened, shown_bytes_of
+from ottla.console.records.found_record import Excerpt, FoundRecord, found_record
+from ottla.console.records.payload import Form, Payload, payload_of, shown_bytes_of
 from ottla.console.records.query import LIMITS, RecordQuery, Start, parse_record_query
 from ottla.console.records.reader import BusyError, SearchResult, partitions_of
 from ottla.console.web.console import Console
@@ -22,22 +25,24 @@ from ottla.console.web.event_stream import KEEP_ALIVE, Events, event
 
 TAIL_INTERVAL_S: Final = 0.25
 TAIL_BATCH_RECORDS: Final = 5_000
-"""Number of records per interval; a faster topic loses the others from view."""
+TAIL_BATCH_BYTES: Final = 2 * MIB
+"""Number of records, and their size, per interval; a faster topic loses the others from view.
+
+The consumer returns more than this size at once, so that a larger batch shows a faster topic.
+"""
 MAX_TAIL_ROWS: Final = 50
 """Number of records that one event shows; the page counts the others."""
 TAIL_QUIET_MS: Final = 10_000
-MAX_SHOWN_HEADERS: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRow:
     """A record as a page shows it."""
 
-    record: ConsumerRecord
+    record: FoundRecord
     key: Payload
     value: Payload
     headers: tuple[tuple[str, Payload], ...]
-    """The first `MAX_SHOWN_HEADERS`."""
 
 
 def record_routes(console: Console) -> list[BaseRoute]:
@@ -45,23 +50,34 @@ def record_routes(console: Console) -> list[BaseRoute]:
     return [Route("/records", _Records(console).respond), Route("/tail", _Tail(console))]
 
 
-def record_rows(records: Sequence[ConsumerRecord], form: Form) -> list[RecordRow]:
+def record_rows(records: Sequence[FoundRecord], form: Form) -> list[RecordRow]:
     """Return records with their bytes in a readable form, as far as a page has room."""
-    headers = [record.headers[:MAX_SHOWN_HEADERS] for record in records]
-    sizes = [len(data or b"") for record in records for data in (record.key, record.value)]
-    sizes += [len(value or b"") for each in headers for _, value in each]
-    max_bytes = shown_bytes_of(sizes)
+    max_bytes = shown_bytes_of(
+        [each.size_bytes for record in records for each in record.excerpts()]
+    )
+
+    def shown(excerpt: Excerpt) -> Payload:
+        return payload_of(excerpt.data, form, max_bytes, excerpt.size_bytes)
+
     return [
         RecordRow(
             record=record,
-            key=payload_of(record.key, form, max_bytes),
-            value=payload_of(record.value, form, max_bytes),
-            headers=tuple(
-                (shortened(name), payload_of(value, form, max_bytes)) for name, value in shown
-            ),
+            key=shown(record.key),
+            value=shown(record.value),
+            headers=tuple((name, shown(value)) for name, value in record.headers),
         )
-        for record, shown in zip(records, headers, strict=True)
+        for record in records
     ]
+
+
+def is_behind(consumer: Consumer, batch: Sequence[ConsumerRecord]) -> bool:
+    """Whether a tail that has read `batch` in one interval has to skip records to keep up."""
+    if len(batch) == TAIL_BATCH_RECORDS:
+        return True
+    size_bytes = sum(len(record.key or b"") + len(record.value or b"") for record in batch)
+    return size_bytes >= TAIL_BATCH_BYTES and any(
+        consumer.lag(each) for each in consumer.assignment()
+    )
 
 
 class _Records:
@@ -121,8 +137,11 @@ class _Tail:
                 yield event("begun", "")
                 while True:
                     batch = await consumer.fetch_batch(TAIL_BATCH_RECORDS, TAIL_QUIET_MS)
-                    yield self._rows(batch, query) if batch else KEEP_ALIVE
-                    if len(batch) == TAIL_BATCH_RECORDS:
+                    is_skipping = is_behind(consumer, batch)
+                    yield self._rows(batch, query, is_skipping) if batch else KEEP_ALIVE
+                    # Large records would otherwise stay in memory until the next ones arrive.
+                    del batch
+                    if is_skipping:
                         await consumer.seek_to_end()
                     self._console.collector.show()
                     # The pause bounds the number of events; records collect meanwhile.
@@ -130,9 +149,11 @@ class _Tail:
         except (ValueError, OttlaError, BusyError, MissingError) as error:
             yield event("failed", str(error))
 
-    def _rows(self, batch: Sequence[ConsumerRecord], query: RecordQuery) -> bytes:
+    def _rows(
+        self, batch: Sequence[ConsumerRecord], query: RecordQuery, is_skipping: bool
+    ) -> bytes:
         found = [record for record in batch if query.matches(record)]
-        shown = found[-MAX_TAIL_ROWS:][::-1]
+        shown = [found_record(record) for record in found[-MAX_TAIL_ROWS:][::-1]]
         rows = self._console.renderer.render(
             "record_rows.html", {"rows": record_rows(shown, query.form)}
         )
@@ -142,6 +163,6 @@ class _Tail:
                 "rows": rows,
                 "read": len(batch),
                 "matched": len(found),
-                "is_cut": len(batch) == TAIL_BATCH_RECORDS or len(shown) < len(found),
+                "is_cut": is_skipping or len(shown) < len(found),
             },
         )

@@ -1,5 +1,6 @@
 """Searches of the console, with a consumer in memory."""
 
+import tracemalloc
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -9,14 +10,18 @@ import pytest
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records_header import TimestampType
 from kafkawire.sentinels import NO_OFFSET
+from kafkawire.units import KIB, MIB
 from ottla import Admin, Consumer
 from ottla.client.admin_model import OffsetSpec
 from ottla.client.errors import ConfigurationError
 from ottla.client.offset import OffsetAndTimestamp
 from ottla.client.record import ConsumerRecord
 from ottla.console.records import reader
+from ottla.console.records.found_record import MAX_FOUND_BYTES
+from ottla.console.records.payload import Form
 from ottla.console.records.query import RecordQuery, Start
 from ottla.console.records.reader import MAX_READERS, RecordReaders, SearchResult
+from ottla.console.web.record_routes import record_rows
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -160,3 +165,32 @@ async def test_a_search_from_a_time_begins_at_the_first_record_of_that_time(
     result = await readers.search(cast(Admin, Offsets(10)), query)
     assert [each.offset for each in result.records] == offsets
     assert result.is_complete
+
+
+class LargeRecords(LogConsumer):
+    """A log of records of 1 MiB, of which a batch has few."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(range(end), end)
+
+    async def fetch_batch(self, count: int, _timeout_ms: int) -> list[ConsumerRecord]:
+        batch = await super().fetch_batch(min(count, 4), _timeout_ms)
+        headers = (("header", bytes(64 * KIB)),)
+        return [each._replace(value=bytes(MIB), headers=headers) for each in batch]
+
+
+@pytest.mark.parametrize("start", [Start.NEWEST, Start.BEGINNING])
+async def test_a_search_keeps_the_beginnings_of_large_records(start: Start) -> None:
+    readers = RecordReaders(lambda: cast(Consumer, LargeRecords(200)))
+    query = RecordQuery(topic="orders", start=start, limit=200)
+    tracemalloc.start()
+    try:
+        result = await readers.search(cast(Admin, Offsets(200)), query)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(result.records) == 200
+    assert peak_bytes < 3 * MAX_FOUND_BYTES
+    for row in record_rows(result.records, Form.AUTO):
+        assert (row.value.size_bytes, row.value.is_cut) == (MIB, True)
+        assert row.record.header_count == 1

@@ -18,9 +18,10 @@ from ottla.console.changes.change import AlterConfig, CreateTopic, DeleteTopic
 from ottla.console.files.verdict import parse_verdict
 from ottla.console.observation.observation import Observation, Probe
 from ottla.console.pages.live_pages import LIVE_PAGES
+from ottla.console.records.found_record import MAX_SHOWN_HEADERS, found_record
 from ottla.console.records.payload import MAX_PAGE_BYTES, Form
 from ottla.console.view.rendering import Renderer, link
-from ottla.console.web.record_routes import MAX_SHOWN_HEADERS, record_rows
+from ottla.console.web.record_routes import record_rows
 from tests.unit.console.stand_ins import group, member, partition, ranges, topic
 
 EVIL = "\"'><script>hit()</script><img src=x onerror=hit()>\u202e\x1b[0m{{7*7}}"
@@ -115,7 +116,7 @@ def test_rows_of_records_escape_keys_values_and_headers() -> None:
         LeaderEpoch(0),
     )
     for form in Form:
-        text = render("record_rows.html", {"rows": record_rows([record], form)})
+        text = render("record_rows.html", {"rows": record_rows([found_record(record)], form)})
         assert is_safe(text)
 
 
@@ -131,7 +132,9 @@ def test_records_with_thousands_of_headers_fit_a_page() -> None:
         TimestampType.CREATE_TIME,
         LeaderEpoch(0),
     )
-    text = render("record_rows.html", {"rows": record_rows([record] * 200, Form.AUTO)})
+    text = render(
+        "record_rows.html", {"rows": record_rows([found_record(record)] * 200, Form.AUTO)}
+    )
     assert f"10000 headers, the first {MAX_SHOWN_HEADERS} shown" in text
     assert len(text) < 10 * MAX_PAGE_BYTES
 

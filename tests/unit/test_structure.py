@@ -147,6 +147,7 @@ SEAMS = {
         "ottla.cli.backup.writing",
         "ottla.cli.up.coordinator_login",
         "ottla.cli.up.cluster_resources",
+        "ottla.cli.up.output",
         "ottla.cli.up.private_file",
         "storage.directory.directory_lock",
         "storage.disk.checkpoint",

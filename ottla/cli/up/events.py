@@ -146,6 +146,16 @@ class Stopped:
         return f"{self.name} {outcome(0 if is_stopped else self.exit_code)}"
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Earlier reports were not written, because their reader had stopped reading."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"reports left out while nothing read them: {self.count}"
+
+
 Event: TypeAlias = (
     Ready
     | Secured
@@ -158,6 +168,7 @@ Event: TypeAlias = (
     | NotRestarted
     | Hung
     | Stopped
+    | LeftOut
 )
 
 

@@ -16,11 +16,21 @@ def report_line(event: Event) -> None:
     stream = (
         sys.stdout if isinstance(event, Ready | Secured | Joinable | ConsoleStarted) else sys.stderr
     )
-    stream.write(f"{event}\n")
+    stream.write(line_of(event))
     stream.flush()
 
 
 def report_json(event: Event) -> None:
     """Write the event as one line of JSON to standard output."""
-    sys.stdout.write(json.dumps(to_json(event)) + "\n")
+    sys.stdout.write(json_line_of(event))
     sys.stdout.flush()
+
+
+def line_of(event: Event) -> str:
+    """Return the event as a sentence on a line."""
+    return f"{event}\n"
+
+
+def json_line_of(event: Event) -> str:
+    """Return the event as one line of JSON."""
+    return json.dumps(to_json(event)) + "\n"

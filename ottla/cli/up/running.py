@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.cli.terminal import is_terminal
 from ottla.cli.up.console_child import run_console
-from ottla.cli.up.events import Event
+from ottla.cli.up.events import Event, LeftOut
+from ottla.cli.up.output import outputs_without_waiting
 from ottla.cli.up.plan import ClusterPlan
-from ottla.cli.up.report import report_json, report_line
+from ottla.cli.up.report import json_line_of, line_of, report_json, report_line
 from ottla.cli.up.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -42,6 +43,22 @@ async def _run(
     plan: ClusterPlan, may_restart: bool, is_json: bool, console_port: int | None
 ) -> None:
     table = _table() if is_terminal() and not is_json else None
+
+    def left_out(count: int) -> str:
+        return json_line_of(LeftOut(count)) if is_json else line_of(LeftOut(count))
+
+    # A table replaces all earlier ones, so none is missed.
+    async with outputs_without_waiting(left_out if table is None else lambda _: "", left_out):
+        await _run_cluster(plan, may_restart, is_json, console_port, table)
+
+
+async def _run_cluster(
+    plan: ClusterPlan,
+    may_restart: bool,
+    is_json: bool,
+    console_port: int | None,
+    table: "LiveTable | None",
+) -> None:
     report = report_json if is_json else table.report if table else report_line
 
     def report_if_possible(event: Event) -> None:

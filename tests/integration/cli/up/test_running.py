@@ -1,6 +1,7 @@
 """A cluster under `ottla up`: start, death of a broker, orderly stop without leftover processes."""
 
 import asyncio
+import fcntl
 import os
 import signal
 import stat
@@ -125,6 +126,31 @@ def test_ready_line_is_printed_and_sighup_stops_all_processes_in_order(tmp_path:
     assert line.startswith("ready 127.0.0.1:")
     assert errors.splitlines() == ["broker-1 stopped", "coordinator stopped"]
     assert process.returncode == 0
+
+
+def test_while_nothing_reads_the_reports_brokers_are_restarted_and_stopped_in_order(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "ottla.cli", "up", "--brokers", "1", "--port", "0"]
+    command += ["--no-console", "--json"]
+    reader, writer = os.pipe()
+    with (
+        os.fdopen(reader, "rb", buffering=0) as reports,
+        subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=writer) as process,
+    ):
+        try:
+            assert b'"event": "ready"' in reports.readline()
+            os.write(writer, bytes(fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)))
+            os.kill(int((tmp_path / "broker-1" / "pid").read_text()), signal.SIGKILL)
+            broker_log = tmp_path / "broker-1" / "log.jsonl"
+            wait_until(lambda: broker_log.read_text().count("broker.started") == 2, TIMEOUT_S)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(TIMEOUT_S) == 0
+        finally:
+            process.kill()
+            os.close(writer)
+    assert "broker.stopped" in broker_log.read_text()
+    assert "coordinator.stopped" in (tmp_path / "coordinator" / "log.jsonl").read_text()
 
 
 def test_without_a_reader_of_the_reports_brokers_are_restarted_and_stopped_in_order(

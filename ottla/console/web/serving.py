@@ -24,6 +24,7 @@ from ottla.console.observation.observation import Observation
 from ottla.console.records.reader import PREFETCH_BYTES, RecordReaders
 from ottla.console.view.rendering import Renderer
 from ottla.console.web.application import make_application
+from ottla.console.web.connection import REQUEST_TIMEOUT_S, Connection
 from ottla.console.web.console import Console
 from ottla.console.web.event_stream import EventStreams
 from ottla.console.web.guard import TOKEN_PARAMETER
@@ -32,7 +33,6 @@ CLIENT_ID: Final = "ottla-console"
 BACKLOG: Final = 128
 FORM_SECRET_BYTES: Final = 24
 MAX_CONNECTIONS: Final = 256
-IDLE_TIMEOUT_S: Final = 30
 STOP_TIMEOUT_S: Final = 2
 _NANOSECONDS_PER_MS: Final = 1_000_000
 
@@ -101,7 +101,7 @@ async def serve(
             make_application(console, options.host_names),
             log_config=None,
             access_log=False,
-            http="h11",
+            http=Connection,
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -109,7 +109,7 @@ async def serve(
             server_header=False,
             date_header=False,
             limit_concurrency=MAX_CONNECTIONS,
-            timeout_keep_alive=IDLE_TIMEOUT_S,
+            timeout_keep_alive=REQUEST_TIMEOUT_S,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
         )
     )

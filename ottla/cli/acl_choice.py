@@ -81,7 +81,7 @@ class Role:
     is_idempotent: bool = False
 
     def __bool__(self) -> bool:
-        return self.is_producer or self.is_consumer
+        return self.is_producer or self.is_consumer or self.is_idempotent
 
 
 def bindings(
@@ -165,6 +165,8 @@ def _of_role(resources: Resources, role: Role) -> Iterator[Triple]:
 def _check(
     resources: Resources, subjects: Subjects, operations: Sequence[Operation], role: Role
 ) -> None:
+    if role.is_idempotent and not role.is_producer:
+        raise ValueError("--idempotent needs --producer")
     if not any(resources.named()):
         raise ValueError("name a resource: --topic, --group, --transactional-id or --cluster")
     if resources.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
@@ -179,8 +181,6 @@ def _check(
     if role and (operations or subjects.denied or resources.is_cluster):
         text = "--producer and --consumer choose operations to allow"
         raise ValueError(f"{text}: they take no --operation, --deny-principal or --cluster")
-    if role.is_idempotent and not role.is_producer:
-        raise ValueError("--idempotent needs --producer")
     if role.is_producer and not (resources.topics or resources.transactional_ids):
         raise ValueError("--producer needs --topic")
     if role.is_consumer and not (resources.topics and resources.groups):

@@ -69,6 +69,16 @@ def test_contradicting_options_are_a_usage_error(run_ottla: RunOttla, at: At) ->
         assert (refused.returncode, reason in refused.stderr) == (2, True), refused
 
 
+def test_an_option_that_lacks_its_role_removes_nothing(run_ottla: RunOttla, at: At) -> None:
+    of_a = ("--allow-principal", "User:a", "--topic", "kept")
+    assert run_ottla("acls", "add", *of_a, *at).returncode == 0
+    refused = run_ottla("acls", "remove", "--topic", "kept", "--idempotent", *at)
+    assert (refused.returncode, "--idempotent needs" in refused.stderr) == (2, True), refused
+    assert rows(run_ottla("acls", "remove", *of_a, *at).stdout)[1:] == [
+        ["Topic", "kept", "Literal", "Allow", "User:a", "*", "All"]
+    ]
+
+
 def test_entry_without_a_kind_of_principal_is_refused(run_ottla: RunOttla, at: At) -> None:
     refused = run_ottla("acls", "add", "--allow-principal", "alice", "--topic", "t", *at)
     assert (refused.returncode, "User:name" in refused.stderr) == (1, True)

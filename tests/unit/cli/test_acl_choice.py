@@ -87,6 +87,8 @@ def test_producer_and_consumer_get_the_operations_of_kafkas_tool() -> None:
         ),
         (TOPIC, ALICE, [Operation.READ], Role(is_producer=True), "take no --operation"),
         (TOPIC, ALICE, [], Role(is_consumer=True, is_idempotent=True), "--idempotent needs"),
+        (TOPIC, ALICE, [Operation.READ], Role(is_idempotent=True), "--idempotent needs"),
+        (TOPIC, Subjects(), [], Role(is_idempotent=True), "--idempotent needs"),
         (Resources(groups=["g"]), ALICE, [], Role(is_producer=True), "--producer needs --topic"),
         (TOPIC, ALICE, [], Role(is_consumer=True), "--consumer needs --topic and --group"),
         (

@@ -4,14 +4,14 @@ It combines admin requests.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kafkawire.ids import TopicPartition
 from ottla.cli import move_throttle
 from ottla.cli.command_config import ClusterAccess
-from ottla.cli.failure import EXIT_USAGE, CommandError
+from ottla.cli.failure import EXIT_USAGE, CommandError, complain
 from ottla.cli.partition_argument import (
     expand,
     parse_brokers,
@@ -22,9 +22,15 @@ from ottla.cli.partition_argument import (
 )
 from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import ElectionType, Reassignment, ResourceType
-from ottla.client.errors import BrokerError, LeaderElectionError
+from ottla.client.errors import BrokerError, LeaderElectionError, OttlaError
 
 POLL_INTERVAL_S: Final = 0.2
+THROTTLE_STAYS: Final = (
+    "a throttle stays: remove it with `ottla cluster unthrottle` once no partition moves."
+)
+
+Moves = Mapping[TopicPartition, Sequence[int] | None]
+"""The target replicas by partition; None cancels a move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,41 +72,59 @@ async def move(
 ) -> list[TopicPartition]:
     """Start or cancel the requested moves; with `is_waiting`, return once all have completed.
 
-    A throttle is removed after waiting, and stays otherwise; see `unthrottle`.
+    A throttle is removed after waiting and after a refusal, unless other partitions move, and stays
+    otherwise; see `unthrottle`.
     """
     async with access.admin() as admin:
         moves = await _moves(admin, request)
-        if request.rate is not None:
-            await _throttle(admin, moves, request.rate)
-        await admin.alter_reassignments(moves)
-        if is_waiting:
-            await _finish(admin, moves)
-            if request.rate is not None:
-                await _unthrottle(admin, {each.topic for each in moves})
+        if request.rate is None:
+            await _carry_out(admin, moves, is_waiting=is_waiting)
+        else:
+            await _carry_out_throttled(admin, moves, request.rate, is_waiting=is_waiting)
     return sorted(moves)
 
 
 async def unthrottle(access: ClusterAccess, topics: Sequence[str] | None) -> list[str]:
-    """Remove the throttles of all brokers, and of `topics` or all topics; return the topics."""
+    """Remove the throttles of `topics` or all topics, and return the topics.
+
+    The rates of brokers are removed unless partitions move, of other topics, too.
+    """
     async with access.admin() as admin:
         named = list(topics or await admin.list_topics(include_internal=True))
         await admin.describe_topics(named)
-        await _unthrottle(admin, named)
+        await _unthrottle(admin, named, await admin.list_reassignments())
     return sorted(named)
 
 
-async def _throttle(
-    admin: Admin, moves: Mapping[TopicPartition, Sequence[int] | None], rate: int
-) -> None:
+async def _carry_out(admin: Admin, moves: Moves, *, is_waiting: bool) -> None:
+    await admin.alter_reassignments(moves)
+    if is_waiting:
+        await _finish(admin, moves)
+
+
+async def _carry_out_throttled(admin: Admin, moves: Moves, rate: int, *, is_waiting: bool) -> None:
     targets = {each: brokers for each, brokers in moves.items() if brokers is not None}
-    described = await admin.describe_topics({each.topic for each in targets})
-    current = {
-        TopicPartition(topic.name, part.partition): part.replicas
-        for topic in described.values()
-        for part in topic.partitions
-    }
-    if missing := sorted(targets.keys() - current.keys()):
-        raise CommandError(f"{missing[0]} does not exist.")
+    current = await _replicas(admin, targets)
+    try:
+        await _throttle(admin, current, targets, rate)
+        await _carry_out(admin, moves, is_waiting=is_waiting)
+        if is_waiting:
+            await _unthrottle_ended(admin, moves)
+    except asyncio.CancelledError:
+        complain(THROTTLE_STAYS)
+        raise
+    except OttlaError as error:
+        # Some of the moves may have been accepted.
+        try:
+            await _unthrottle_ended(admin, moves)
+        except OttlaError:
+            error.add_note(THROTTLE_STAYS)
+        raise
+
+
+async def _throttle(
+    admin: Admin, current: move_throttle.Replicas, targets: move_throttle.Replicas, rate: int
+) -> None:
     for broker in move_throttle.throttled_brokers(current, targets):
         changes = move_throttle.broker_changes(rate)
         await admin.alter_configs(ResourceType.BROKER, str(broker), changes)
@@ -108,12 +132,44 @@ async def _throttle(
         await admin.alter_configs(ResourceType.TOPIC, topic, changes)
 
 
-async def _unthrottle(admin: Admin, topics: Iterable[str]) -> None:
+async def _unthrottle_ended(admin: Admin, moves: Iterable[TopicPartition]) -> None:
+    """Remove the throttle of `moves`, except from topics of which partitions still move."""
+    moving = await admin.list_reassignments()
+    topics = {each.topic for each in moves} - {each.topic for each in moving}
+    await _unthrottle(admin, topics, moving)
+
+
+async def _unthrottle(
+    admin: Admin, topics: Iterable[str], moving: Collection[TopicPartition]
+) -> None:
+    for topic in sorted(topics):
+        await admin.alter_configs(ResourceType.TOPIC, topic, move_throttle.topic_reset())
+    # All moves share the rates.
+    if moving:
+        complain(THROTTLE_STAYS)
+        return
     for broker in (await admin.describe_cluster()).brokers:
         changes = move_throttle.broker_changes(None)
         await admin.alter_configs(ResourceType.BROKER, str(broker), changes)
-    for topic in sorted(topics):
-        await admin.alter_configs(ResourceType.TOPIC, topic, move_throttle.topic_reset())
+
+
+async def _replicas(
+    admin: Admin, places: Collection[TopicPartition]
+) -> dict[TopicPartition, Sequence[int]]:
+    """Return the present replicas of partitions.
+
+    Raises:
+        CommandError: a partition does not exist.
+    """
+    topics = await admin.describe_topics({each.topic for each in places})
+    current: dict[TopicPartition, Sequence[int]] = {
+        TopicPartition(topic.name, part.partition): part.replicas
+        for topic in topics.values()
+        for part in topic.partitions
+    }
+    if missing := sorted(set(places) - current.keys()):
+        raise CommandError(f"{missing[0]} does not exist.")
+    return current
 
 
 async def _finish(admin: Admin, moves: Iterable[TopicPartition]) -> None:
@@ -126,9 +182,7 @@ async def _finish(admin: Admin, moves: Iterable[TopicPartition]) -> None:
         await asyncio.sleep(POLL_INTERVAL_S)
 
 
-async def _moves(
-    admin: Admin, request: MoveRequest
-) -> Mapping[TopicPartition, Sequence[int] | None]:
+async def _moves(admin: Admin, request: MoveRequest) -> Moves:
     try:
         if request.plan is not None:
             return parse_plan(request.plan)

@@ -124,7 +124,8 @@ def reassign(
     """Move partitions to other brokers.
 
     They stay in use meanwhile. The first broker of a list is the preferred leader. With --wait, a
-    throttle is removed once the moves complete; otherwise `ottla cluster unthrottle` removes it.
+    throttle is removed once the moves complete, unless other partitions move; otherwise `ottla
+    cluster unthrottle` removes it.
 
     \b
     Examples:
@@ -157,9 +158,9 @@ def unthrottle(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Remove the throttles of moves from all brokers.
+    """Remove the throttles of moves from topics, and from all brokers unless partitions move.
 
-    Topics keep no list of throttled replicas either.
+    Topics keep no list of throttled replicas; brokers keep their rates for other moves.
 
     \b
     Example:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.harness.cluster import ClusterProcesses
 from tests.integration.cli.conftest import RunOttla
+from tests.integration.coordination.process import wait_until
 
 KEYS = ("throttled.rate", "throttled.replicas")
 
@@ -37,6 +38,8 @@ def test_a_throttle_covers_a_move_and_is_removed_after_it(
             "follower.replication.throttled.replicas": "0:1",
         }
         assert set(throttles("broker", "2").values()) == {"1000000"}
+        # The rates of brokers stay while a partition moves.
+        wait_until(lambda: run_ottla("cluster", "reassignments", "--json", *at).stdout == "[]\n")
         removed = run_ottla("cluster", "unthrottle", "moved", *at)
         assert removed.stdout == "unthrottled moved\n", removed.stderr
         assert throttles("topic", "moved") == throttles("broker", "2") == {}

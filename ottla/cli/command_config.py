@@ -26,6 +26,8 @@ T = TypeVar("T")
 BOOTSTRAP: Final = "bootstrap.servers"
 JAAS: Final = "sasl.jaas.config"
 CIPHER_SUITES: Final = "ssl.cipher.suites"
+LOGIN: Final = frozenset({"sasl.username", "sasl.password"})
+"""A login in the keys of librdkafka; Kafka's tools have it in `sasl.jaas.config`."""
 HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
 
 OPTIONS: Final[Mapping[str, str]] = {
@@ -65,30 +67,52 @@ class ClusterAccess:
         return Admin(self.bootstrap, **self.security)
 
 
-def cluster_access(bootstrap: str | None, file: Path | None) -> ClusterAccess:
+def cluster_access(
+    bootstrap: str | None, file: Path | None, *, has_coordinator: bool = False
+) -> ClusterAccess:
     """Combine the profile and the options of a command, which take precedence over the profile.
 
-    `bootstrap` takes precedence over the file's addresses.
+    `bootstrap` takes precedence over the file's addresses. The default profile is for commands that
+    name neither a cluster nor a login: its credentials must not reach another cluster.
+
+    Args:
+        bootstrap: Addresses of brokers.
+        file: A properties file.
+        has_coordinator: Whether a coordinator lists the brokers.
 
     Raises:
-        CommandError: the file cannot be read, or has a key that cannot be honoured.
-    """
-    properties = chosen_profile(has_bootstrap=bootstrap is not None)
-    if file is not None:
-        properties = {**properties, **_read(file)}
-    addresses = properties.get(BOOTSTRAP, DEFAULT_BOOTSTRAP) if bootstrap is None else bootstrap
-    return ClusterAccess(addresses, security_options(properties))
-
-
-def chosen_profile(*, has_bootstrap: bool) -> dict[str, str]:
-    """Return the properties of the profile that the command line chooses; empty without one.
-
-    Raises:
-        CommandError: there is no such profile.
+        CommandError: the file cannot be read, or has a key that cannot be honoured; or there is no
+            such profile.
     """
     from ottla.cli.profile import load_profiles
 
-    return load_profiles().chosen(PROFILE.get(), has_bootstrap=has_bootstrap)
+    given = {} if file is None else _read(file)
+    may_default = bootstrap is None and not has_coordinator and not any(map(_is_connection, given))
+    profiles, name = load_profiles(), PROFILE.get()
+    properties = _merged(profiles.chosen(name, may_default=may_default), given)
+    addresses = properties.get(BOOTSTRAP) if bootstrap is None else bootstrap
+    if addresses is None:
+        has_unused_default = name is None and not may_default and profiles.default is not None
+        if has_unused_default and not has_coordinator:
+            raise _failure(
+                f"{file} names no brokers, and the default profile is not used beside its settings "
+                f"of TLS or SASL: add {BOOTSTRAP}, or choose a profile with --profile"
+            )
+        addresses = DEFAULT_BOOTSTRAP
+    return ClusterAccess(addresses, security_options(properties))
+
+
+def _is_connection(key: str) -> bool:
+    """Whether the key names a cluster, or is a setting of TLS or SASL."""
+    return key in (BOOTSTRAP, "security.protocol") or key.startswith(("sasl.", "ssl."))
+
+
+def _merged(profile: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of both; `given` takes precedence, also in the form of its login."""
+    kept = dict(profile)
+    if not LOGIN.isdisjoint(given):
+        kept.pop(JAAS, None)
+    return {**kept, **given}
 
 
 def run_admin(

@@ -79,7 +79,7 @@ def groups_access(
     """
     if bootstrap is not None and bootstrap != os.environ.get(BOOTSTRAP_VARIABLE):
         usage_error("--coordinator lists the brokers: leave out --bootstrap.")
-    security = cluster_access(bootstrap, command_config).security
+    security = cluster_access(bootstrap, command_config, has_coordinator=True).security
     login_file = os.environ.get(LOGIN_VARIABLE) or None
     return GroupsAccess(coordinator, Layout(layout), security, login_file)
 

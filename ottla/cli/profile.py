@@ -27,18 +27,15 @@ class Profiles:
     by_name: Mapping[str, Properties]
     default: str | None = None
 
-    def chosen(self, name: str | None, *, has_bootstrap: bool) -> Properties:
-        """Return the properties of the profile `name`, or of the default one; empty without any.
+    def chosen(self, name: str | None, *, may_default: bool) -> Properties:
+        """Return the properties of the profile `name`; empty without one.
 
-        A command that names its brokers gets no default profile: credentials must not reach
-        another cluster.
+        Without a name it is the default profile, if `may_default`.
 
         Raises:
             CommandError: there is no such profile.
         """
-        if name is None and has_bootstrap:
-            return {}
-        wanted = self.default if name is None else name
+        wanted = self.default if name is None and may_default else name
         if wanted is None:
             return {}
         if wanted not in self.by_name:

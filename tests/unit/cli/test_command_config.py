@@ -1,12 +1,15 @@
 """`--command-config`: keys of Kafka's tools and of librdkafka become options of our client."""
 
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.cli.command_config import cluster_access
+from ottla.cli.command_config import ClusterAccess, cluster_access
 from ottla.cli.failure import CommandError
+from ottla.cli.old_groups import groups_access
+from ottla.cli.options import PROFILE
 from tests.unit.trust.stores import GOLDEN, KEY_PASSWORD, PASSWORD
 
 SECRET = "s3cret;="
@@ -178,3 +181,69 @@ def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(CommandError, match="is not a properties file in UTF-8"):
         cluster_access(None, file)
+
+
+PROD = f"""
+default = "prod"
+[prod]
+bootstrap.servers = "prod:9093"
+security.protocol = "SASL_PLAINTEXT"
+sasl.mechanism = "SCRAM-SHA-512"
+sasl.jaas.config = '{JAAS} username="prod" password="{SECRET}";'
+"""
+
+
+@pytest.fixture
+def prod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make a cluster with a login the default profile."""
+    file = tmp_path / "profiles.toml"
+    file.write_text(PROD)
+    monkeypatch.setenv("OTTLA_PROFILES", str(file))
+    before = PROFILE.set(None)
+    yield
+    PROFILE.reset(before)
+
+
+@pytest.mark.usefixtures("prod")
+def test_the_login_of_the_default_profile_stays_with_its_brokers(tmp_path: Path) -> None:
+    assert cluster_access(None, None).security["sasl_plain_password"] == SECRET
+    other = write(tmp_path, "bootstrap.servers=dev:9092")
+    assert cluster_access(None, other) == ClusterAccess("dev:9092", {})
+    assert cluster_access("dev:9092", None) == ClusterAccess("dev:9092", {})
+    assert groups_access("zk:2181", "kafka", None, None).security == {}
+    irrelevant = write(tmp_path, "group.id=g")
+    assert cluster_access(None, irrelevant) == cluster_access(None, None)
+
+
+@pytest.mark.usefixtures("prod")
+@pytest.mark.parametrize(
+    "key", ["security.protocol=PLAINTEXT", "sasl.username=dev", "ssl.ca.location=ca.pem"]
+)
+def test_a_file_with_a_login_needs_brokers_beside_a_default_profile(
+    tmp_path: Path, key: str
+) -> None:
+    file = write(tmp_path, key)
+    with pytest.raises(CommandError, match="names no brokers, and the default profile") as raised:
+        cluster_access(None, file)
+    assert raised.value.exit_code == 2
+    assert cluster_access("dev:9092", file).bootstrap == "dev:9092"
+    assert groups_access("zk:2181", "kafka", None, file).security
+    (tmp_path / "profiles.toml").write_text("[prod]")
+    assert cluster_access(None, file).bootstrap == "127.0.0.1:9092", "no profile is the default"
+
+
+@pytest.mark.usefixtures("prod")
+def test_the_login_of_a_file_wins_over_a_chosen_profile(tmp_path: Path) -> None:
+    PROFILE.set("prod")
+    login = write(tmp_path, "sasl.username=dev\nsasl.password=other")
+    access = cluster_access(None, login)
+    assert access.bootstrap == "prod:9093"
+    assert access.security == {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "dev",
+        "sasl_plain_password": "other",
+    }
+    kept = cluster_access("dev:9092", write(tmp_path, "bootstrap.servers=dev:9092"))
+    assert kept.security["sasl_plain_username"] == "prod"
+    assert groups_access("zk:2181", "kafka", None, None).security == kept.security

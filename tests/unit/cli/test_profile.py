@@ -35,19 +35,19 @@ def test_nested_tables_are_keys_with_dots() -> None:
     }
 
 
-def test_the_default_is_for_commands_that_name_no_brokers() -> None:
+def test_the_default_is_for_commands_that_name_no_cluster() -> None:
     profiles = parse_profiles(TEXT, "f")
-    assert profiles.chosen(None, has_bootstrap=False) == {"bootstrap.servers": "127.0.0.1:9092"}
-    assert profiles.chosen(None, has_bootstrap=True) == {}
-    assert profiles.chosen("prod", has_bootstrap=True)["retries"] == "3"
-    assert Profiles({}).chosen(None, has_bootstrap=False) == {}
+    assert profiles.chosen(None, may_default=True) == {"bootstrap.servers": "127.0.0.1:9092"}
+    assert profiles.chosen(None, may_default=False) == {}
+    assert profiles.chosen("prod", may_default=False)["retries"] == "3"
+    assert Profiles({}).chosen(None, may_default=True) == {}
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones() -> None:
     with pytest.raises(CommandError, match="no profile staging; the file has dev, prod"):
-        parse_profiles(TEXT, "f").chosen("staging", has_bootstrap=False)
+        parse_profiles(TEXT, "f").chosen("staging", may_default=True)
     with pytest.raises(CommandError, match="the file has none"):
-        Profiles({}).chosen("x", has_bootstrap=False)
+        Profiles({}).chosen("x", may_default=True)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Final
 from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.native import KeyTable
 from logcheck.file_name import EPOCH_CHECKPOINT, parse_offset_file, parse_partition_directory
-from logcheck.finding import Check, Damage, Finding, Severity, audit_failed
+from logcheck.finding import Check, Damage, Finding, Severity, audit_failed, unreadable
 from logcheck.local_file import FileSource, list_directory, read_bytes
 from logcheck.replica import KeyComparison
 from logcheck.replica_comparison import common_end, compare_pair, most_complete
@@ -51,10 +51,14 @@ def _verify_directory(
     entries, reported = list_directory(log_directory), list[Finding]()
     checkpoints = read_checkpoints(entries, read_bytes, reported.append)
     if not is_single:
-        entries = [*entries, *list_directory(directory)]
-        names = {entry.name for entry in entries if entry.is_directory}
+        before, after = _directory_names(entries), _directory_names(list_directory(directory))
         place_of = directory.joinpath
-        reported += missing_partitions(checkpoints, names, lambda file: str(place_of(file)))
+        reported += missing_partitions(
+            checkpoints, before | after, lambda file: str(place_of(file))
+        )
+        # A broker may have moved a partition here, or away, after the checkpoints were read.
+        held = _with_records(before & after, checkpoints)
+        partitions = sorted({*partitions, *map(directory.joinpath, held)})
     results = [
         _verify_partition(path, checkpoints, options, is_compared=path.name in shared)
         for path in partitions
@@ -70,29 +74,59 @@ def _verify_partition(
     """Verify a partition; an exception is a finding and does not end the verification of others."""
     try:
         return verify_partition(directory, checkpoints, options, is_compared=is_compared)
+    except OSError as error:
+        finding = unreadable(str(error.filename or directory), error)
     except Exception as error:
-        partition = parse_partition_directory(directory.name)
-        return PartitionResult(directory, partition, reported=[audit_failed(str(directory), error)])
+        finding = audit_failed(str(directory), error)
+    partition = parse_partition_directory(directory.name)
+    return PartitionResult(directory, partition, reported=[finding])
+
+
+def _directory_names(entries: Iterable[Entry]) -> set[str]:
+    """Return the names of the directories among `entries`."""
+    return {entry.name for entry in entries if entry.is_directory}
+
+
+def _with_records(names: Iterable[str], checkpoints: Checkpoints) -> list[str]:
+    """Return the names of partitions that had records according to a checkpoint."""
+    held = {
+        partition
+        for offsets in checkpoints.values()
+        for partition, offset in offsets.items()
+        if offset > 0
+    }
+    return [name for name in names if parse_partition_directory(name) in held]
 
 
 def partition_directories(directory: Path) -> list[Path]:
-    """Return the partition directories in `directory`, or `directory` itself if it is one."""
-    if _is_partition(directory):
+    """Return the partition directories in `directory`, or `directory` itself if it is one.
+
+    Raises:
+        OSError: `directory` cannot be listed.
+    """
+    paths = sorted(directory.iterdir())
+    if _has_log(paths):
         return [directory]
-    return sorted(
+    return [
         path
-        for path in directory.iterdir()
+        for path in paths
         if path.is_dir() and not path.name.endswith(DELETED_SUFFIX) and _is_partition(path)
-    )
+    ]
 
 
 def _is_partition(directory: Path) -> bool:
-    """Whether the directory has a file of a log; all of its segments may be lost."""
+    """Whether the directory has a file of a log, or has the name of a partition but no listing."""
     try:
-        names = [path.name for path in directory.iterdir()]
-    except OSError:
+        return _has_log(directory.iterdir())
+    except FileNotFoundError:
         return False
-    return any(name == EPOCH_CHECKPOINT or parse_offset_file(name) for name in names)
+    except OSError:
+        return parse_partition_directory(directory.name) is not None
+
+
+def _has_log(paths: Iterable[Path]) -> bool:
+    """Whether one is a file of a log; all of its segments may be lost."""
+    return any(path.name == EPOCH_CHECKPOINT or parse_offset_file(path.name) for path in paths)
 
 
 def segment_bytes(directories: Iterable[Path]) -> int:
@@ -107,10 +141,10 @@ def segment_bytes(directories: Iterable[Path]) -> int:
 
 
 def _entries_in(directory: Path) -> list[Entry]:
-    """Return the entries of a partition; none if a live broker has moved or deleted it."""
+    """Return the entries of a partition; none if it cannot be listed, or a broker has moved it."""
     try:
         return list_directory(directory)
-    except FileNotFoundError:
+    except OSError:
         return []
 
 

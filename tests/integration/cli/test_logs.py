@@ -1,6 +1,8 @@
 """`ottla logs` on files: its output, findings and exit codes."""
 
+import errno
 import json
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -230,6 +232,54 @@ def test_partition_without_any_segment_is_compared_with_its_checkpoints(
     for number in range(SEGMENT_COUNT):
         segment(log_directory, number).unlink()
     assert verify(log_directory).count(Damage.CHECKPOINT_BEYOND) == 2
+
+
+@pytest.mark.parametrize("kept", [(), ("partition.metadata",)])
+def test_partition_that_lost_all_files_of_its_log_is_compared_with_its_checkpoints(
+    log_directory: Path, kept: tuple[str, ...]
+) -> None:
+    shutil.copytree(log_directory / "orders-0", log_directory / "other-0")
+    for path in (log_directory / "orders-0").iterdir():
+        if path.name not in kept:
+            path.unlink()
+    # As while a broker creates a partition.
+    (log_directory / "new-0").mkdir()
+    lost, other = verify_directories([log_directory])
+    assert (lost.name, other.name, other.findings) == ("orders-0", "other-0", [])
+    assert [each.damage for each in lost.findings] == [Damage.CHECKPOINT_BEYOND] * 2
+
+
+def test_partition_that_cannot_be_listed_is_a_finding(
+    run_ottla: RunOttla, log_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(log_directory / "orders-0", log_directory / "locked-0")
+    (log_directory / "lost+found").mkdir()
+
+    def deny(directory: Path | str) -> None:
+        if Path(directory).name in {"locked-0", "lost+found"}:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
+
+    def list_names(directory: Path | str) -> list[str]:
+        deny(directory)
+        return listdir(directory)
+
+    def scan(directory: Path | str) -> "os._ScandirIterator[str]":
+        deny(directory)
+        return scandir(directory)
+
+    listdir, scandir = os.listdir, os.scandir
+    monkeypatch.setattr(os, "listdir", list_names)
+    monkeypatch.setattr(os, "scandir", scan)
+    verified = run_ottla("logs", "verify", "--json", log_directory)
+    monkeypatch.undo()
+    assert verified.returncode == 3, verified
+    locked, orders = json.loads(verified.stdout)
+    [finding] = locked["findings"]
+    assert (finding["damage"], finding["file"]) == (
+        Damage.UNREADABLE_FILE,
+        str(log_directory / "locked-0"),
+    )
+    assert orders["findings"] == []
 
 
 def test_torn_tail_below_the_recovery_point_is_a_finding(log_directory: Path) -> None:

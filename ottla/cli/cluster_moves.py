@@ -5,6 +5,7 @@ It combines admin requests.
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,9 +23,11 @@ from ottla.cli.partition_argument import (
 )
 from ottla.client.admin.admin import Admin
 from ottla.client.admin_model import ElectionType, Reassignment, ResourceType
-from ottla.client.errors import BrokerError, LeaderElectionError, OttlaError
+from ottla.client.errors import BrokerError, LeaderElectionError, OttlaError, UnknownTopicError
 
 POLL_INTERVAL_S: Final = 0.2
+IMAGE_POLLS: Final = 25
+"""Brokers learn the replicas from the controller soon after a move completes."""
 THROTTLE_STAYS: Final = (
     "a throttle stays: remove it with `ottla cluster unthrottle` once no partition moves."
 )
@@ -74,6 +77,9 @@ async def move(
 
     A throttle is removed after waiting and after a refusal, unless other partitions move, and stays
     otherwise; see `unthrottle`.
+
+    Raises:
+        CommandError: a partition does not exist, or has not been moved although the move has ended.
     """
     async with access.admin() as admin:
         moves = await _moves(admin, request)
@@ -81,6 +87,8 @@ async def move(
             await _carry_out(admin, moves, is_waiting=is_waiting)
         else:
             await _carry_out_throttled(admin, moves, request.rate, is_waiting=is_waiting)
+        if is_waiting and not request.is_cancelling:
+            await _check_moved(admin, moves)
     return sorted(moves)
 
 
@@ -143,7 +151,9 @@ async def _unthrottle(
     admin: Admin, topics: Iterable[str], moving: Collection[TopicPartition]
 ) -> None:
     for topic in sorted(topics):
-        await admin.alter_configs(ResourceType.TOPIC, topic, move_throttle.topic_reset())
+        # The configs of a deleted topic are gone.
+        with suppress(UnknownTopicError):
+            await admin.alter_configs(ResourceType.TOPIC, topic, move_throttle.topic_reset())
     # All moves share the rates.
     if moving:
         complain(THROTTLE_STAYS)
@@ -182,6 +192,33 @@ async def _finish(admin: Admin, moves: Iterable[TopicPartition]) -> None:
         await asyncio.sleep(POLL_INTERVAL_S)
 
 
+async def _check_moved(admin: Admin, moves: Moves) -> None:
+    """Check that ended moves have completed: somebody may have cancelled or replaced one.
+
+    Raises:
+        CommandError: a partition has other replicas than requested, or does not exist any more.
+    """
+    targets = {each: list(brokers) for each, brokers in moves.items() if brokers is not None}
+    for number in range(IMAGE_POLLS):
+        if number:
+            # Brokers send no notification of their new image.
+            await asyncio.sleep(POLL_INTERVAL_S)
+        current = await _replicas(admin, targets)
+        others = [each for each in sorted(targets) if list(current[each]) != targets[each]]
+        if not others:
+            return
+    first, *notes = (
+        f"{each} was not moved: its replicas are {_ids(current[each])} instead of "
+        f"{_ids(targets[each])}."
+        for each in others
+    )
+    raise CommandError(first, notes=notes)
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
 async def _moves(admin: Admin, request: MoveRequest) -> Moves:
     try:
         if request.plan is not None:
@@ -191,7 +228,9 @@ async def _moves(admin: Admin, request: MoveRequest) -> Moves:
         if request.brokers is None:
             return parse_moves(request.moves)
         wanted = await _partitions(admin, request.moves) or ()
-        return spread(await _replica_counts(admin, wanted), parse_brokers(request.brokers))
+        current = await _replicas(admin, wanted)
+        counts = {each: len(current[each]) for each in wanted}
+        return spread(counts, parse_brokers(request.brokers))
     except ValueError as error:
         raise CommandError(str(error), EXIT_USAGE) from error
 
@@ -206,16 +245,3 @@ async def _partitions(admin: Admin, places: Sequence[str] | None) -> list[TopicP
     whole = {topic for topic, partition in named if partition is None}
     topics = await admin.describe_topics(whole) if whole else {}
     return expand(named, {name: len(topic.partitions) for name, topic in topics.items()})
-
-
-async def _replica_counts(
-    admin: Admin, wanted: Iterable[TopicPartition]
-) -> dict[TopicPartition, int]:
-    places = set(wanted)
-    topics = await admin.describe_topics({where.topic for where in places})
-    return {
-        where: len(part.replicas)
-        for topic in topics.values()
-        for part in topic.partitions
-        if (where := TopicPartition(topic.name, part.partition)) in places
-    }

@@ -12,6 +12,7 @@ from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
 from ottla.cli import cluster_moves
 from ottla.cli.cluster_moves import MoveRequest, move, unthrottle
 from ottla.cli.command_config import ClusterAccess
+from ottla.cli.failure import CommandError
 from ottla.client.admin_model import (
     ClusterDescription,
     Reassignment,
@@ -38,6 +39,10 @@ class Cluster:
         self.moving: dict[TopicPartition, tuple[int, ...]] = {}
         self.stuck = {BIG}
         """Partitions whose moves do not complete."""
+        self.cancelled: set[TopicPartition] = set()
+        """Partitions whose moves somebody cancels."""
+        self.stale: list[dict[TopicPartition, tuple[int, ...]]] = []
+        """Replicas that brokers still believe in, one image per description."""
         self.refused: dict[TopicPartition, Exception] = {}
         self.listed = asyncio.Event()
 
@@ -64,12 +69,15 @@ class Cluster:
         return sorted({each.topic for each in self.replicas})
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        return {name: self._described(name) for name in names}
+        replicas = self.stale.pop() if self.stale else self.replicas
+        return {name: self._described(name, replicas) for name in names}
 
-    def _described(self, name: str) -> TopicDescription:
+    def _described(
+        self, name: str, replicas_of: Mapping[TopicPartition, tuple[int, ...]]
+    ) -> TopicDescription:
         parts = tuple(
             PartitionMetadata(partition=each.partition, replicas=tuple(map(BrokerId, replicas)))
-            for each, replicas in sorted(self.replicas.items())
+            for each, replicas in sorted(replicas_of.items())
             if each.topic == name
         )
         if not parts:
@@ -90,7 +98,8 @@ class Cluster:
     async def alter_configs(
         self, kind: ResourceType, name: str, changes: Mapping[str, str | None]
     ) -> None:
-        del kind
+        if kind is ResourceType.TOPIC:
+            self._described(name, self.replicas)
         configs = self.configs.setdefault(name, {})
         for key, value in changes.items():
             configs.pop(key, None)
@@ -112,7 +121,9 @@ class Cluster:
     ) -> dict[TopicPartition, Reassignment]:
         self.listed.set()
         for where in self.moving.keys() - self.stuck:
-            self.replicas[where] = self.moving.pop(where)
+            targets = self.moving.pop(where)
+            if where not in self.cancelled:
+                self.replicas[where] = targets
         wanted = self.moving if partitions is None else set(partitions) & self.moving.keys()
         return {where: Reassignment(replicas=(), adding=(), removing=()) for where in wanted}
 
@@ -218,3 +229,44 @@ async def test_an_interrupted_move_says_that_its_throttle_stays(
         await moving
     assert cluster.throttled() == {"1", "2", "big"}
     assert capsys.readouterr().err == STAYS
+
+
+def unthrottled_move(*places: str, brokers: str | None = None) -> MoveRequest:
+    return MoveRequest(places, brokers, None, is_cancelling=False)
+
+
+async def test_a_partition_that_does_not_exist_is_not_spread() -> None:
+    cluster = Cluster(SMALL)
+    for places in (["small:99"], ["small:0", "small:99"]):
+        request = unthrottled_move(*places, brokers="2")
+        with pytest.raises(CommandError, match="small-99 does not exist"):
+            await move(cluster.access, request, is_waiting=False)
+    assert cluster.moving == {}
+
+
+async def test_a_move_that_somebody_cancels_has_failed() -> None:
+    cluster = Cluster(BIG, SMALL)
+    cluster.stuck.clear()
+    cluster.cancelled.add(SMALL)
+    with pytest.raises(CommandError, match=r"small-0 was not moved.* 1 instead of 2") as raised:
+        await move(cluster.access, throttled_move(BIG, SMALL), is_waiting=True)
+    assert (raised.value.exit_code, raised.value.notes) == (1, ())
+    assert (cluster.throttled(), cluster.replicas[BIG]) == (set(), (2,))
+
+
+async def test_a_move_of_a_topic_that_somebody_deletes_has_failed() -> None:
+    cluster = Cluster(BIG)
+    moving = asyncio.create_task(move(cluster.access, throttled_move(BIG), is_waiting=True))
+    await cluster.listed.wait()
+    cluster.moving.clear()
+    cluster.replicas.clear()
+    with pytest.raises(UnknownTopicError) as raised:
+        await moving
+    assert not hasattr(raised.value, "__notes__")
+    assert cluster.throttled() == {"big"}, "the configs of the topic are gone, too"
+
+
+async def test_a_move_has_completed_before_all_brokers_know() -> None:
+    cluster = Cluster(SMALL)
+    cluster.stale = [dict(cluster.replicas)] * 2
+    assert await move(cluster.access, unthrottled_move("small:0=2"), is_waiting=True) == [SMALL]

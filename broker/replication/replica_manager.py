@@ -69,6 +69,7 @@ class ReplicaManager:
         session may have expired. `security` is for connections to leaders.
         """
         self.config = config or ReplicationKeys()
+        self._logs = logs
         self._metadata = metadata
         self._clock_ms = clock_ms
         self._is_in_doubt = is_in_doubt
@@ -164,6 +165,9 @@ class ReplicaManager:
             if replica.topic_partition.topic != topic:
                 continue
             replica.update_config(config)
+            if not config.is_compacted:
+                # It would drop records that the topic keeps from now on.
+                self._logs.abort_cleaning(replica.topic_partition)
             if replica.leadership is not None:
                 limits = Limits(
                     min_insync_replicas=config.min_insync_replicas,

@@ -1,9 +1,10 @@
 """Start, abort and completion of cleanings (edge).
 
 The manager belongs to the thread that owns the logs. Invariants: a partition has at most one
-cleaning at a time; the results of an aborted cleaning are discarded; a log that moves to another
-log dir is not cleaned; a log in which a cleaning met damage is not cleaned again until it is
-recreated, while all other logs are. Source: LogCleanerManager of Kafka 3.9.
+cleaning at a time; the results of an aborted cleaning are discarded, also if the log is no longer
+compacted; a log that moves to another log dir is not cleaned; a log in which a cleaning met damage
+is not cleaned again until it is recreated, while all other logs are.
+Source: LogCleanerManager of Kafka 3.9.
 """
 
 from collections.abc import Callable
@@ -29,14 +30,24 @@ class Cleaning:
     def __init__(self, local: Log, job: CleaningJob) -> None:
         self.log = local
         self.job = job
-        self.is_aborted = False
-        """Set once the result is no longer wanted; the runner of the job should stop it."""
         self.on_abort: Callable[[], None] = lambda: None
+        self._is_aborted = False
 
     @property
     def partition(self) -> TopicPartition:
         """Partition of the log."""
         return self.log.topic_partition
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether the result is no longer wanted; the runner of the job should stop it."""
+        return self._is_aborted or not self.log.config.is_compacted
+
+    def abort(self) -> None:
+        """Discard the result, and call `on_abort` the first time."""
+        if not self._is_aborted:
+            self._is_aborted = True
+            self.on_abort()
 
 
 class CleanerManager:
@@ -153,10 +164,8 @@ class CleanerManager:
     def pause(self, partition: TopicPartition) -> None:
         """Abort the cleaning of a partition and start none until `resume`."""
         state = self._states.on(Event.PAUSE, partition)
-        if state.phase is Phase.ABORTED and not self._running[partition].is_aborted:
-            cleaning = self._running[partition]
-            cleaning.is_aborted = True
-            cleaning.on_abort()
+        if state.phase is Phase.ABORTED:
+            self._running[partition].abort()
 
     def resume(self, partition: TopicPartition) -> None:
         """Undo one `pause`."""

@@ -288,7 +288,7 @@ class Logs:
             for_each(partitions, self.futures.drop)
         found = [partition for partition in partitions if partition in self.table.logs]
         for partition in found:
-            self._abort_cleaning(partition)
+            self.abort_cleaning(partition)
         leaving: dict[LogDirectory, list[TopicPartition]] = {}
         for partition in found:
             leaving.setdefault(self.table.homes[partition], []).append(partition)
@@ -398,7 +398,7 @@ class Logs:
         """
         has_begun = self.placement.begin_move(partition, directory, now_ms)
         if has_begun:
-            self._abort_cleaning(partition)
+            self.abort_cleaning(partition)
         return has_begun
 
     def end_move(self, partition: TopicPartition, now_ms: int) -> Log:
@@ -407,11 +407,11 @@ class Logs:
         Raises:
             StorageError: the copy's disk failed. The copy is dropped, the log stays in use.
         """
-        self._abort_cleaning(partition)
+        self.abort_cleaning(partition)
         return self.placement.end_move(partition, now_ms)
 
-    def _abort_cleaning(self, partition: TopicPartition) -> None:
-        """Abort a cleaning whose result would arrive too late."""
+    def abort_cleaning(self, partition: TopicPartition) -> None:
+        """Abort a cleaning of a partition, if one runs: its result would arrive too late."""
         self.cleaning.pause(partition)
         self.cleaning.resume(partition)
 

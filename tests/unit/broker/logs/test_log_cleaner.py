@@ -17,6 +17,7 @@ from kafkawire.ids import Offset, TopicPartition
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningFailed, CleaningJob, Report
 from storage.compaction.manager import CleanerManager
+from storage.config.log_config import DELETE
 from storage.disk.checkpoint import read_offsets
 from tests.unit.storage.compacting import COMPACTED, SEED, put, records_of
 from tests.unit.storage.faults import failing
@@ -181,6 +182,43 @@ async def test_deletion_of_a_log_discards_a_running_cleaning(rig: Rig) -> None:
     rig.gate = delete
     await rig.run_until(lambda: bool(rig.processes) and rig.processes[0].is_killed)
     assert rig.logs.get(PARTITION) is None
+
+
+async def test_a_topic_that_is_no_longer_compacted_loses_no_records_to_a_running_cleaning(
+    rig: Rig,
+) -> None:
+    rig.make_dirty(PARTITION)
+
+    def revert(report: Report) -> Report:
+        log = rig.logs.get(PARTITION)
+        assert log is not None
+        log.update_config(replace(COMPACTED, cleanup_policy=frozenset({DELETE})))
+        return report
+
+    rig.gate = revert
+    await rig.run_until(lambda: bool(rig.processes) and rig.retention_runs > 1)
+    assert rig.offsets() == list(range(20))
+    assert checkpoint(rig) == {}
+    assert rig.cleaner.metrics.failure_count == 0
+    assert rig.leftovers() == []
+
+
+async def test_a_swap_is_cancelled_if_the_topic_is_no_longer_compacted(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    log = rig.logs.get(PARTITION)
+    assert log is not None
+    real = rig.cleaner._in_thread
+
+    async def in_thread(work: Callable[[], None]) -> None:
+        await real(work)
+        if work == log.upkeep.sync_names:
+            log.update_config(replace(COMPACTED, cleanup_policy=frozenset({DELETE})))
+
+    rig.cleaner._in_thread = in_thread  # type: ignore[method-assign]
+    await rig.run_until(lambda: bool(rig.processes) and rig.retention_runs > 1)
+    assert rig.offsets() == list(range(20))
+    assert checkpoint(rig) == {}
+    assert rig.leftovers() == []
 
 
 async def test_segments_deleted_by_retention_are_not_replaced(rig: Rig) -> None:

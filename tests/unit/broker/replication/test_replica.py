@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from kafkawire.messages.list_offsets import (
 )
 from kafkawire.records_header import TRANSACTIONAL_BIT
 from kafkawire.sentinels import LATEST_TIMESTAMP, NO_LEADER
+from storage.compaction.manager import CleanerManager
 from storage.config.log_config import LogConfig
 from storage.errors import (
     BatchTooLargeError,
@@ -36,6 +38,7 @@ from tests.unit.broker.metadata import partition_state, put_topics
 from tests.unit.broker.replicas import B1, B2, NOW_MS, PARTITION, World, batch, lead_alone
 from tests.unit.broker.requests import request
 from tests.unit.kafkawire.batches import batch_of, with_header, with_section
+from tests.unit.storage.compacting import COMPACTED, settings
 
 
 @pytest.fixture
@@ -107,6 +110,28 @@ async def test_config_change_updates_min_isr(world: World) -> None:
     assert world.replica.high_watermark == 0
     world.replicas.update_topic_config("t", LogConfig(min_insync_replicas=1))
     assert (leadership.limits.min_insync_replicas, world.replica.high_watermark) == (1, 1)
+
+
+async def test_config_change_stops_the_cleaning_of_a_topic_that_is_no_longer_compacted(
+    world: World,
+) -> None:
+    world.replicas.update_topic_config("t", replace(COMPACTED, segment_bytes=100))
+    append(world, b"a")
+    append(world, b"b")
+    high_watermark = world.log.log_end_offset
+    manager = CleanerManager(world.logs, settings(), lambda _partition: high_watermark)
+    world.logs.cleaning = manager
+    candidate = manager.candidate(world.log, NOW_MS)
+    assert candidate is not None
+    cleaning = manager.start(candidate, NOW_MS)
+    assert cleaning is not None
+    kills: list[None] = []
+    cleaning.on_abort = lambda: kills.append(None)
+    world.replicas.update_topic_config("t", COMPACTED)
+    assert not kills
+    world.replicas.update_topic_config("t", LogConfig())
+    assert cleaning.is_aborted
+    assert len(kills) == 1
 
 
 async def test_latest_offset_is_unknown_just_after_an_election(world: World) -> None:

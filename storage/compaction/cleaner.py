@@ -163,9 +163,9 @@ class Cleaner:
         """
         undecided = transactions.undecided
         end_offset = self._offsets.latest_offset + 1
+        if not undecided:
+            return
         for segment in (*self._job.segments, *self._job.tail):
-            if not undecided:
-                return
             if segment.end_offset <= end_offset:
                 continue
             file = open_source(self._job.path, segment)
@@ -178,6 +178,8 @@ class Cleaner:
                     if header.is_control:
                         transactions.on_control_batch(header, batch)
                         undecided.discard(header.producer_id)
+                    if not undecided:
+                        return
 
     def _add_keys(self, header: BatchHeader, batch: memoryview) -> bool:
         first_dirty = self._job.first_dirty_offset

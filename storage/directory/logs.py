@@ -365,9 +365,9 @@ class Logs:
             local.note_lowered()
 
     def _truncate(self, local: Log, offset: Offset) -> bool:
-        if offset >= local.segments[-1].base_offset:
-            # Cleaning never touches the active segment.
+        if offset >= local.log_end_offset:
             return local.truncate_to(offset)
+        # Also in the active segment, in which a cleaner looks for the ends of transactions.
         with self._uncleaned(local.topic_partition, offset):
             return local.truncate_to(offset)
 

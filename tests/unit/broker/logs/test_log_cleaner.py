@@ -14,14 +14,23 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.log_keys import LogKeys
 from broker.logs.log_cleaner import LogCleaner, cleaner_settings
 from kafkawire.ids import Offset, TopicPartition
+from kafkawire.records import ControlType
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningFailed, CleaningJob, Report
 from storage.compaction.manager import CleanerManager
 from storage.config.log_config import DELETE
 from storage.disk.checkpoint import read_offsets
-from tests.unit.storage.compacting import COMPACTED, SEED, put, records_of
+from tests.unit.storage.compacting import (
+    COMPACTED,
+    SEED,
+    append_batch,
+    keyed_batch,
+    put,
+    records_of,
+)
 from tests.unit.storage.faults import failing
 from tests.unit.storage.logs import NOW_MS, PARTITION, open_logs
+from tests.unit.storage.produced_batches import marker, write
 
 OTHER = TopicPartition("other", 0)
 
@@ -170,6 +179,29 @@ async def test_truncation_discards_a_running_cleaning(rig: Rig) -> None:
     assert rig.processes[0].is_killed
     assert rig.offsets() == list(range(5))
     assert checkpoint(rig) == {}
+
+
+async def test_truncation_of_the_active_segment_is_not_taken_for_damage(rig: Rig) -> None:
+    """A cleaner reads that segment, too: on to the markers of transactions."""
+    log = rig.logs.create(PARTITION, COMPACTED, None, now_ms=NOW_MS)
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    pending = keyed_batch([(b"a", b"3")], producer=(7, 0, 0), is_transactional=True)
+    append_batch(log, pending)
+    log.upkeep.roll(NOW_MS)
+    put(log, (b"b", b"1"))
+    write(log, marker(7, 0, ControlType.COMMIT))
+    put(log, (b"c", b"uncommitted"))
+    real = rig.start_process
+
+    async def start(job: CleaningJob) -> FakeProcess:
+        if not rig.processes:
+            rig.logs.truncate_to({PARTITION: Offset(5)})
+        return await real(job)
+
+    rig.cleaner._start_process = start
+    await rig.run_until(lambda: rig.retention_runs > 1)
+    assert rig.manager.uncleanable == []
+    assert rig.offsets() == [2, 3]
 
 
 async def test_deletion_of_a_log_discards_a_running_cleaning(rig: Rig) -> None:

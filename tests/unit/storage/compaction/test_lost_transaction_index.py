@@ -99,6 +99,17 @@ def test_a_committed_transaction_that_is_open_at_the_end_of_the_map_is_cleaned(l
     assert values_of(log)[0] == (1, b"2")
 
 
+def test_no_record_behind_the_last_needed_marker_is_read(log: Log) -> None:
+    put_in_transaction(log, b"a", b"1")
+    log.upkeep.roll(NOW_MS)
+    end_transaction(log, ControlType.COMMIT)
+    put(log, (b"b", b"1"))
+    job = job_of(log)
+    path = log.segments[-1].file.path
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert run(job)[1].end_offset == 1
+
+
 def test_a_lost_index_of_clean_segments_is_found_while_they_are_copied(log: Log) -> None:
     log = with_abort_in_one_segment(log)
     put(log, (b"b", b"1"))

@@ -30,6 +30,7 @@ from kafkawire.records import (
 from kafkawire.records_header import CODEC_MASK, DELETE_HORIZON_BIT
 from kafkawire.records_read import record_section
 from storage.compaction.transactions import CleanedTransactions
+from storage.config.config_key import LONG_MAX
 from storage.producers.producer_state import LastRecord
 
 # A choice by an empty map keeps every record.
@@ -90,7 +91,7 @@ def filter_batch(batch: memoryview, header: BatchHeader, context: FilterContext)
     if choice.kept_count == header.record_count and not needs_horizon:
         return Filtered(batch, choice.kept_count)
     if needs_horizon:
-        horizon_ms = context.now_ms + context.delete_retention_ms
+        horizon_ms = min(context.now_ms + context.delete_retention_ms, LONG_MAX)
     written = _rewrite(bytes(section), header, choice, horizon_ms)
     return Filtered(written, choice.kept_count, choice.without_key_count)
 

@@ -55,6 +55,8 @@ class Candidate:
     delay_ms: int
     """Time by which cleaning is overdue under `max.compaction.lag.ms`; 0 if it is not."""
     min_cleanable_dirty_ratio: float
+    failed_ms: int = 0
+    """Time of the last failed cleaning; 0 if none has failed recently."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -102,9 +104,12 @@ def weigh(log: LogFacts, checkpoint: Offset | None, now_ms: int) -> Candidate:
 
 
 def filthiest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Return the due candidate with the largest dirty ratio, or None if none is due."""
+    """Return the due candidate with the largest dirty ratio, or None if none is due.
+
+    A log whose cleaning has failed comes after all others, so that it holds up none of them.
+    """
     due = [each for each in candidates if each.is_due]
-    return max(due, key=lambda each: each.dirty_ratio, default=None)
+    return max(due, key=lambda each: (-each.failed_ms, each.dirty_ratio), default=None)
 
 
 def _first_uncleanable_offset(log: LogFacts, first_dirty: Offset, now_ms: int) -> Offset:

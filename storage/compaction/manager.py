@@ -8,6 +8,8 @@ Source: LogCleanerManager of Kafka 3.9.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
 import structlog
 
@@ -20,6 +22,9 @@ from storage.directory.logs import Logs
 from storage.disk.directory_health import offline_on_failure
 from storage.errors import StorageError
 from storage.log.log import Log
+
+FAILURE_MEMORY_MS: Final = 60 * 60 * 1000
+"""Time for which a log whose cleaning has failed comes after the others."""
 
 log = structlog.get_logger(__name__)
 
@@ -69,6 +74,8 @@ class CleanerManager:
         self._states = CleaningStates()
         self._running: dict[TopicPartition, Cleaning] = {}
         self._uncleanable: dict[TopicPartition, Log] = {}
+        # By partition: the time of the last failure, unless a cleaning has succeeded since.
+        self._failed_ms: dict[TopicPartition, int] = {}
 
     def reconfigure(self, settings: CleanerSettings) -> None:
         """Use `settings` for all later jobs."""
@@ -103,7 +110,10 @@ class CleanerManager:
             return None
         with offline_on_failure(local.health):
             facts = log_facts(local, undecided)
-        return weigh(facts, self._logs.checkpoints.cleaner_offset(partition), now_ms)
+        found = weigh(facts, self._logs.checkpoints.cleaner_offset(partition), now_ms)
+        failed_ms = self._failed_ms.get(partition, 0)
+        is_recent = now_ms - failed_ms < FAILURE_MEMORY_MS
+        return replace(found, failed_ms=failed_ms) if is_recent else found
 
     def start(self, candidate: Candidate, now_ms: int) -> Cleaning | None:
         """Start a cleaning; return None if the log has gone or become busy since the choice."""
@@ -120,6 +130,7 @@ class CleanerManager:
             local.upkeep.prepare_cleaning()
         except StorageError as error:
             log.warning("cleaning.failed", partition=str(partition), error=str(error))
+            self.note_failure(partition, now_ms)
             return None
         self._states.on(Event.START, partition)
         cleaning = Cleaning(local, cleaning_job(local, candidate, self._settings, now_ms))
@@ -148,6 +159,7 @@ class CleanerManager:
             return False
         match end:
             case CleaningDone():
+                self._failed_ms.pop(partition, None)
                 self._logs.checkpoints.note_cleaner_offset(partition, Offset(end.end_offset))
                 return True
             case CleaningFailed(is_damage=True):
@@ -155,6 +167,15 @@ class CleanerManager:
             case CleaningFailed():
                 log.warning("cleaning.failed", partition=str(partition), error=end.error)
         return False
+
+    def note_failure(self, partition: TopicPartition, now_ms: int) -> None:
+        """Prefer other logs for a while, because a cleaning of this one has failed."""
+        recent = {
+            each: failed_ms
+            for each, failed_ms in self._failed_ms.items()
+            if now_ms - failed_ms < FAILURE_MEMORY_MS
+        }
+        self._failed_ms = recent | {partition: now_ms}
 
     def mark_uncleanable(self, local: Log, error: str) -> None:
         """Exclude a damaged log from cleaning until it is recreated."""

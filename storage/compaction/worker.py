@@ -19,6 +19,8 @@ from storage.compaction.job import CleaningFailed, CleaningJob, Report, write_re
 from storage.disk.directory_health import PASSING_ERRORS
 from storage.errors import CorruptLogError, OffsetOverflowError, StorageError
 
+log = structlog.get_logger(__name__)
+
 RETRIED_ERRORS: Final = PASSING_ERRORS | {errno.ENOENT}
 """Space or descriptors are lacking now, or a segment was deleted concurrently."""
 
@@ -50,6 +52,12 @@ def _reports(job: CleaningJob, parent: int) -> Iterator[Report]:
         # All other errors come from the broker's configuration.
         is_damage = isinstance(error, CorruptLogError | OffsetOverflowError)
         yield CleaningFailed(error=str(error), is_damage=is_damage)
+    except OrphanError:
+        raise
+    except Exception as error:
+        # A bug, which the next attempt would meet again; or memory is lacking now.
+        log.exception("cleaner.failed", directory=job.directory)
+        yield CleaningFailed(error=repr(error), is_damage=not isinstance(error, MemoryError))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from storage.compaction.job import CleaningFailed, CleaningJob, Report
 from storage.compaction.manager import CleanerManager
 from storage.config.log_config import DELETE
 from storage.disk.checkpoint import read_offsets
+from storage.errors import OutOfFilesError
 from tests.unit.storage.compacting import (
     COMPACTED,
     SEED,
@@ -309,6 +310,33 @@ async def test_failed_process_start_is_retried(rig: Rig) -> None:
     await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1)
     assert rig.cleaner.metrics.failure_count == 2
     assert rig.offsets() == [19]
+
+
+async def test_a_log_whose_cleaning_keeps_failing_holds_up_no_other(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    rig.make_dirty(OTHER)
+    rig.gate = lambda report: None if "orders" in rig.processes[-1].job.directory else report
+    await rig.run_until(
+        lambda: rig.cleaner.metrics.round_count == 1 and rig.cleaner.metrics.failure_count > 2
+    )
+    assert rig.offsets() == list(range(20))
+    assert rig.offsets(OTHER) == [19]
+
+
+async def test_a_log_that_cannot_be_prepared_for_a_cleaning_holds_up_no_other(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.make_dirty(PARTITION)
+    rig.make_dirty(OTHER)
+    log = rig.logs.get(PARTITION)
+    assert log is not None
+
+    def fail() -> None:
+        raise OutOfFilesError(log.directory, "too many open files")
+
+    monkeypatch.setattr(log.upkeep, "prepare_cleaning", fail)
+    await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1)
+    assert rig.offsets(OTHER) == [19]
 
 
 async def test_cleaner_that_dies_of_a_bug_is_counted(rig: Rig) -> None:

@@ -91,7 +91,9 @@ def test_record_without_a_timestamp_has_no_lag() -> None:
     assert weigh(log(*segments, max_compaction_lag_ms=1), None, NOW_MS).delay_ms == 0
 
 
-def candidate(ratio_percent: int, threshold: float = 0.5, delay_ms: int = 0) -> Candidate:
+def candidate(
+    ratio_percent: int, threshold: float = 0.5, delay_ms: int = 0, failed_ms: int = 0
+) -> Candidate:
     return Candidate(
         partition=TopicPartition("t", ratio_percent),
         first_dirty_offset=Offset(0),
@@ -100,6 +102,7 @@ def candidate(ratio_percent: int, threshold: float = 0.5, delay_ms: int = 0) -> 
         cleanable_bytes=ratio_percent,
         delay_ms=delay_ms,
         min_cleanable_dirty_ratio=threshold,
+        failed_ms=failed_ms,
     )
 
 
@@ -109,6 +112,13 @@ def test_due_log_with_the_largest_dirty_ratio_comes_first() -> None:
     assert filthiest([few, candidate(10, delay_ms=1)]) is few
     assert filthiest([candidate(50)]) is None
     assert filthiest([]) is None
+
+
+def test_a_log_that_has_failed_comes_after_all_others_and_the_last_to_fail_is_last() -> None:
+    first, second = candidate(99, failed_ms=1), candidate(99, failed_ms=2)
+    clean = candidate(60)
+    assert filthiest([second, first, clean]) is clean
+    assert filthiest([second, first, candidate(50)]) is first
 
 
 def test_an_empty_log_is_not_dirty() -> None:

@@ -250,6 +250,18 @@ def test_a_tombstone_stays_from_its_first_cleaning_until_its_horizon(log: Log) -
     assert [each.key for each in records_of(log)] == [b"b", b"c", b"z", b"y"]
 
 
+def test_a_tombstone_whose_horizon_would_leave_64_bits_stays_for_good(log: Log) -> None:
+    """A delete.retention.ms of 2^63-1 has no other meaning."""
+    forever_ms = 2**63 - 1
+    log.update_config(replace(COMPACTED, delete_retention_ms=forever_ms))
+    put(log, (b"a", b"1"), (b"a", None))
+    log.upkeep.roll(NOW_MS)
+    end = clean(log)
+    assert [header.delete_horizon_ms for header in headers_of(log)] == [forever_ms]
+    clean(log, dirty_from=end, now_ms=forever_ms - 1)
+    assert [(each.timestamp_ms, each.value) for each in records_of(log)] == [(NOW_MS + 1, None)]
+
+
 def test_cleaned_segment_has_the_newest_modification_time_of_the_replaced_ones(
     log: Log,
 ) -> None:
@@ -420,6 +432,24 @@ def test_worker_without_descriptors_reports_no_damage(log: Log, code: int) -> No
     report = read_report(sink.getvalue())
     assert isinstance(report, CleaningFailed)
     assert not report.is_damage
+
+
+@pytest.mark.parametrize(
+    ("error", "is_damage"), [(OverflowError("too large"), True), (MemoryError(), False)]
+)
+def test_worker_reports_an_unexpected_error(
+    log: Log, monkeypatch: pytest.MonkeyPatch, error: Exception, is_damage: bool
+) -> None:
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.upkeep.roll(NOW_MS)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("storage.compaction.cleaner.filter_batch", fail)
+    sink = io.StringIO()
+    worker.main(io.StringIO(job_of(log).to_line()), sink)
+    assert read_report(sink.getvalue()) == CleaningFailed(error=repr(error), is_damage=is_damage)
 
 
 def test_worker_without_memory_reports_no_damage(log: Log) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from kafkawire.ids import Offset
 from kafkawire.records import ControlType
-from storage.compaction.job import CleaningFailed, GroupCleaned
-from storage.compaction.manager import CleanerManager, Cleaning
+from storage.compaction.job import CleaningDone, CleaningFailed, GroupCleaned
+from storage.compaction.manager import FAILURE_MEMORY_MS, CleanerManager, Cleaning
 from storage.directory.logs import Logs
 from storage.errors import OutOfFilesError
 from storage.log.log import Log
@@ -71,6 +71,29 @@ def test_no_cleaning_starts_while_an_entry_cannot_be_written(logs: Logs) -> None
     with injected(Fault.NO_DESCRIPTOR, 0, log.directory):
         assert start(logs, log) is None
     assert start(logs, log) is not None
+
+
+def test_a_failure_counts_for_an_hour_or_until_a_cleaning_succeeds(logs: Logs) -> None:
+    log = create(logs, config=COMPACTED)
+    put(log, (b"a", b"1"), (b"a", None))
+    log.upkeep.roll(NOW_MS)
+    manager = CleanerManager(logs, settings(), lambda _partition: log.log_end_offset)
+
+    def failed_ms(now_ms: int) -> int:
+        candidate = manager.candidate(log, now_ms)
+        assert candidate is not None
+        return candidate.failed_ms
+
+    assert failed_ms(NOW_MS) == 0
+    manager.note_failure(PARTITION, NOW_MS)
+    assert failed_ms(NOW_MS + FAILURE_MEMORY_MS - 1) == NOW_MS
+    assert failed_ms(NOW_MS + FAILURE_MEMORY_MS) == 0
+    candidate = manager.candidate(log, NOW_MS)
+    assert candidate is not None
+    cleaning = manager.start(candidate, NOW_MS)
+    assert cleaning is not None
+    manager.finish(cleaning, CleaningDone(end_offset=0))
+    assert failed_ms(NOW_MS) == 0
 
 
 def test_a_log_that_moves_is_not_cleaned(tmp_path: Path) -> None:

@@ -233,10 +233,14 @@ class _Load:
         Transactions that ended above `high_watermark`, if that is known, count as open.
         """
         producers = ProducerState()
+        newest = max(self.snapshots, default=Offset(0))
+        below = {each for each in self._reindexed if each < newest}
+        if below:
+            usable = self._usable_snapshots(min(below))
+            producer_replay.reindex(self._directory, self.segments, usable, below)
         # A clean shutdown leaves a snapshot. Without one, no producer with state has written.
         if self.snapshots or self._reindexed or not is_whole:
-            limit = min(self._reindexed, default=end)
-            self._replay(producers, limit, end, self._reindexed)
+            self._replay(producers, end, end, self._reindexed - below)
         if (
             high_watermark is not None
             and any(not entry.has_only_batches for entry in producers)
@@ -254,14 +258,17 @@ class _Load:
     def _replay(
         self, producers: ProducerState, last: Offset, end: Offset, reindexed: Container[Offset] = ()
     ) -> None:
-        """Rebuild `producers` up to `end` from a snapshot at `last` or before.
+        """Rebuild `producers` up to `end` from a snapshot at `last` or before."""
+        usable = self._usable_snapshots(last)
+        producer_replay.rebuild(producers, self._directory, self.segments, usable, end, reindexed)
+
+    def _usable_snapshots(self, last: Offset) -> list[Offset]:
+        """Return the offsets of the snapshots at `last` or before.
 
         The one at the log's first segment is usable always: only it has the producers below.
         """
-        usable = [
-            each for each in self.snapshots if each <= max(last, self.segments[0].base_offset)
-        ]
-        producer_replay.rebuild(producers, self._directory, self.segments, usable, end, reindexed)
+        limit = max(last, self.segments[0].base_offset)
+        return [each for each in self.snapshots if each <= limit]
 
 
 def _first_to_recover(segments: list[Segment], recovery_point: Offset) -> int:

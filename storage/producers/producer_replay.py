@@ -5,7 +5,7 @@ batches just before it supply details that a snapshot has no fields for.
 Source: Kafka's UnifiedLog.rebuildProducerState.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -51,15 +51,30 @@ def rebuild(
     for segment, end in zip(segments, ends, strict=True):
         if segment.base_offset > start:
             producer_snapshots.write_snapshot(directory, segment.base_offset, state)
-        aborted: list[AbortedTransaction] = []
-        if segment.size_bytes and start < end:
-            try:
-                _replay(state, segment, start, aborted)
-            except CorruptLogError as error:
-                # Batches before the damage are served, and producer state reaches up to it.
-                log.error("log.damaged", path=str(error.path), error=str(error))
-            if not segment.is_active:
-                segment.release()
+        aborted = _replay(state, segment, start) if start < end else []
+        if segment.base_offset in reindexed:
+            segment.transactions.replace(aborted)
+
+
+def reindex(
+    directory: Path,
+    segments: Iterable[Segment],
+    snapshots: Iterable[Offset],
+    reindexed: Collection[Offset],
+) -> None:
+    """Rebuild the transaction indexes of the segments that begin at one of `reindexed`.
+
+    `snapshots` are as in `rebuild`. The state on the way must not be served: a cleaning may have
+    removed the marker of a transaction that is open in an old snapshot.
+    """
+    start, entries = producer_snapshots.read_newest(directory, snapshots)
+    state = ProducerState()
+    state.load(entries)
+    last = max(reindexed)
+    for segment in segments:
+        if not start <= segment.base_offset <= last:
+            continue
+        aborted = _replay(state, segment, start)
         if segment.base_offset in reindexed:
             segment.transactions.replace(aborted)
 
@@ -102,14 +117,22 @@ def _recall(state: ProducerState, segments: list[Segment], start: Offset) -> Non
         segment.release()
 
 
-def _replay(
-    state: ProducerState, segment: Segment, start: Offset, aborted: list[AbortedTransaction]
-) -> None:
-    """Replay the batches of `segment` from `start` on; add aborted transactions to `aborted`."""
-    for at, header in _produced_from(segment, start):
-        found = state.replay(header, _marker(segment, at, header))
-        if found is not None:
-            aborted.append(found)
+def _replay(state: ProducerState, segment: Segment, start: Offset) -> list[AbortedTransaction]:
+    """Replay the batches of `segment` from `start` on; return the aborted transactions."""
+    aborted: list[AbortedTransaction] = []
+    if not segment.size_bytes:
+        return aborted
+    try:
+        for at, header in _produced_from(segment, start):
+            found = state.replay(header, _marker(segment, at, header))
+            if found is not None:
+                aborted.append(found)
+    except CorruptLogError as error:
+        # Batches before the damage are served, and producer state reaches up to it.
+        log.error("log.damaged", path=str(error.path), error=str(error))
+    if not segment.is_active:
+        segment.release()
+    return aborted
 
 
 def _produced_from(segment: Segment, start: Offset) -> Iterator[tuple[int, BatchHeader]]:

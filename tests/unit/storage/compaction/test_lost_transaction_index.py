@@ -10,6 +10,7 @@ from tests.unit.storage.compacting import (
     COMPACTED,
     append_batch,
     clean,
+    headers_of,
     job_of,
     keyed_batch,
     put,
@@ -137,3 +138,66 @@ def test_a_marker_needs_no_entry_once_the_records_are_gone(log: Log) -> None:
     assert values_of(log) == []
     log.upkeep.close()
     assert open_log(log.directory, COMPACTED).log_end_offset == Offset(2)
+
+
+def put_unique(log: Log, name: bytes, count: int = 20) -> None:
+    for number in range(count):
+        put(log, (name + b"%d" % number, b"1"))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"), [("index", None), ("txnindex", b"damaged")], ids=["lost", "damaged"]
+)
+def test_a_rebuilt_index_reopens_no_transaction_whose_marker_was_cleaned_away(
+    log: Log, suffix: str, content: bytes | None
+) -> None:
+    put_unique(log, b"a")
+    put_in_transaction(log, b"x", b"1")
+    log.upkeep.roll(NOW_MS)
+    # The snapshot of the producers at the start of this segment has the open transaction.
+    second = log.log_end_offset
+    end_transaction(log, ControlType.COMMIT)
+    put(log, (b"x", b"2"))
+    put_unique(log, b"b")
+    log.upkeep.roll(NOW_MS)
+    put_unique(log, b"c")
+    log.upkeep.roll(NOW_MS)
+    log.producers.expire(NOW_MS + 1_000, 1_000)
+    # The first round drops the record, the second finds a marker without data, the third drops it.
+    for number in range(3):
+        clean(log, dirty_from=0, now_ms=NOW_MS + number * COMPACTED.delete_retention_ms)
+    assert second in [segment.base_offset for segment in log.segments]
+    assert not any(header.is_control for header in headers_of(log))
+    log.upkeep.close()
+    path = log.directory / f"{second:020}.{suffix}"
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    for _ in range(2):
+        log = open_log(log.directory, COMPACTED)
+        assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset
+        log.upkeep.close()
+
+
+def test_all_lost_indexes_are_rebuilt_at_a_start(log: Log) -> None:
+    for sequence in range(4):
+        put_in_transaction(log, b"a", b"aborted", sequence)
+        if sequence == 1:
+            # This transaction extends over two segments.
+            log.upkeep.roll(NOW_MS)
+        end_transaction(log, ControlType.ABORT)
+        put_unique(log, b"b")
+        log.upkeep.roll(NOW_MS)
+    log.upkeep.close()
+    indexes = sorted(log.directory.glob("*.txnindex"))
+    before = {path: path.read_bytes() for path in indexes if path.stat().st_size}
+    snapshots = {path: path.read_bytes() for path in log.directory.glob("*.snapshot")}
+    assert len(before) == 4
+    # The last one keeps its index.
+    for path in indexes[:3]:
+        path.unlink(missing_ok=True)
+        path.with_suffix(".index").unlink()
+    log = open_log(log.directory, COMPACTED)
+    assert {path: path.read_bytes() for path in before} == before
+    assert {path: path.read_bytes() for path in snapshots} == snapshots

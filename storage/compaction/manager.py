@@ -115,18 +115,17 @@ class CleanerManager:
         is_recent = now_ms - failed_ms < FAILURE_MEMORY_MS
         return replace(found, failed_ms=failed_ms) if is_recent else found
 
-    def start(self, candidate: Candidate, now_ms: int) -> Cleaning | None:
+    def start(self, chosen: Candidate, now_ms: int) -> Cleaning | None:
         """Start a cleaning; return None if the log has gone or become busy since the choice."""
-        partition = candidate.partition
+        partition = chosen.partition
         local = self._logs.get(partition)
-        if (
-            local is None
-            or local.is_closed
-            or self._is_moving(partition)
-            or self._states[partition] != IDLE
-        ):
+        if local is None:
             return None
         try:
+            # The log may have been truncated or cleaned, or may have grown, since the choice.
+            candidate = self.candidate(local, now_ms)
+            if candidate is None or not candidate.is_due:
+                return None
             local.upkeep.prepare_cleaning()
         except StorageError as error:
             log.warning("cleaning.failed", partition=str(partition), error=str(error))

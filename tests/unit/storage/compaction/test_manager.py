@@ -73,6 +73,36 @@ def test_no_cleaning_starts_while_an_entry_cannot_be_written(logs: Logs) -> None
     assert start(logs, log) is not None
 
 
+def test_a_log_that_has_changed_since_the_choice_is_cleaned_as_it_is_now(logs: Logs) -> None:
+    log = create(logs, config=COMPACTED)
+    for value in (b"1", b"2"):
+        put(log, (b"a", value))
+        log.upkeep.roll(NOW_MS)
+    high_watermark = Offset(2)
+    manager = CleanerManager(logs, settings(), lambda _partition: high_watermark)
+    chosen = manager.candidate(log, NOW_MS)
+    assert chosen is not None
+    logs.truncate_to({PARTITION: Offset(1)})
+    high_watermark = Offset(1)
+    put(log, (b"a", b"uncommitted"))
+    log.upkeep.roll(NOW_MS)
+    cleaning = manager.start(chosen, NOW_MS)
+    assert cleaning is not None
+    assert [each.base_offset for each in cleaning.job.segments] == [0]
+    assert cleaning.job.first_uncleanable_offset == 1
+
+
+def test_a_log_that_has_become_clean_since_the_choice_is_not_cleaned(logs: Logs) -> None:
+    log = create(logs, config=COMPACTED)
+    put(log, (b"a", b"1"))
+    log.upkeep.roll(NOW_MS)
+    manager = CleanerManager(logs, settings(), lambda _partition: log.log_end_offset)
+    chosen = manager.candidate(log, NOW_MS)
+    assert chosen is not None
+    logs.checkpoints.note_cleaner_offset(PARTITION, Offset(1))
+    assert manager.start(chosen, NOW_MS) is None
+
+
 def test_a_failure_counts_for_an_hour_or_until_a_cleaning_succeeds(logs: Logs) -> None:
     log = create(logs, config=COMPACTED)
     put(log, (b"a", b"1"), (b"a", None))

@@ -212,6 +212,8 @@ class LogCleaner:
         except (StorageError, OSError) as error:
             return CleaningFailed(error=str(error), is_damage=False)
         cleaning.on_abort = process.kill
+        if cleaning.is_aborted:
+            process.kill()
         try:
             end = await self._follow(process, cleaning)
         except (StorageError, OSError, ValueError) as error:

@@ -205,6 +205,29 @@ async def test_truncation_of_the_active_segment_is_not_taken_for_damage(rig: Rig
     assert rig.offsets() == [2, 3]
 
 
+async def test_a_process_whose_cleaning_was_aborted_during_its_start_is_killed(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    real = rig.start_process
+
+    async def start(job: CleaningJob) -> FakeProcess:
+        process = await real(job)
+        if len(rig.processes) == 1:
+            rig.logs.abort_cleaning(PARTITION)
+        return process
+
+    killed: list[bool] = []
+
+    def note(report: Report) -> Report:
+        killed.append(rig.processes[-1].is_killed)
+        return report
+
+    rig.cleaner._start_process = start
+    rig.gate = note
+    await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1)
+    assert killed[:2] == [True, False], "only the first one, before it did any work"
+    assert rig.offsets() == [19]
+
+
 async def test_deletion_of_a_log_discards_a_running_cleaning(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
 

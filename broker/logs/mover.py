@@ -27,6 +27,7 @@ from storage.errors import (
     OutOfFilesError,
     StorageError,
     TruncatedRegionError,
+    UnexpectedOffsetError,
 )
 from storage.log.log import Log
 from storage.log.log_copying import CHUNK_BYTES, append_chunk, missing_chunk
@@ -137,6 +138,7 @@ class LogMover:
         original = self._logs.get(partition)
         if original is None or not self._is_wanted(partition, copy):
             return True
+        end_offset = original.log_end_offset
         try:
             self._logs.placement.align_copy(partition)
             chunk = missing_chunk(copy, original)
@@ -158,6 +160,12 @@ class LogMover:
             return self._has_ended(partition, copy)
         except TruncatedRegionError:
             # Not in this turn, in which nothing else can happen to the logs.
+            await asyncio.sleep(0)
+            return False
+        except (CorruptBatchError, UnexpectedOffsetError):
+            if original.lowest_end_offset >= end_offset:
+                raise
+            # The log was truncated and written again while the chunk was being read.
             await asyncio.sleep(0)
             return False
         except (LogDirFullError, OutOfFilesError):

@@ -17,6 +17,7 @@ from storage.errors import OutOfFilesError
 from storage.log.log import FileRegion, Log
 from storage.log.log_copying import CHUNK_BYTES, append_chunk
 from tests.unit.broker.replicas import turn
+from tests.unit.storage.compacting import append_batch, keyed_batch
 from tests.unit.storage.faults import failing
 from tests.unit.storage.logs import (
     NOW_MS,
@@ -173,6 +174,41 @@ async def test_records_truncated_during_a_move_are_not_in_the_copy(place: Place)
     await place.wait(place.ended.is_set)
     assert offsets_in(read_all(place.log)) == list(range(1, 6))
     assert place.log.log_start_offset == 1
+
+
+def batch_of_size(size_bytes: int) -> bytearray:
+    """Return a batch with one record, of zeros."""
+    shorter = keyed_batch([(b"key", bytes(size_bytes - 100))])
+    batch = keyed_batch([(b"key", bytes(2 * size_bytes - 100 - len(shorter)))])
+    assert len(batch) == size_bytes
+    return batch
+
+
+@pytest.mark.parametrize("extra_bytes", [1_000, 0], ids=["torn batch", "old offset"])
+async def test_a_log_truncated_and_refilled_while_a_chunk_is_read_still_moves(
+    place: Place, monkeypatch: pytest.MonkeyPatch, extra_bytes: int
+) -> None:
+    log = place.create(chunk_count=0)
+    # A chunk holds one of them.
+    for _ in range(3):
+        append(log, timestamps_ms=[NOW_MS] * 2, value_bytes=3 * CHUNK_BYTES // 10)
+    batch = batch_of_size(log.size_bytes // 3 + extra_bytes)
+    real, calls = place.mover._in_thread, 0
+
+    async def in_thread(call: Callable[..., None], *arguments: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            log.truncate_to(Offset(0))
+            for _ in range(2):
+                append_batch(log, batch, epoch=3)
+        await real(call, *arguments)
+
+    monkeypatch.setattr(place.mover, "_in_thread", in_thread)
+    place.move()
+    await place.wait(place.is_idle)
+    assert place.moved
+    assert offsets_in(read_all(place.log)) == [0, 1]
 
 
 async def test_move_back_cancels_the_move(place: Place) -> None:

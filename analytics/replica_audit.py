@@ -26,12 +26,14 @@ from logcheck.finding import Check, Finding
 from logcheck.finding_list import FindingList
 from logcheck.history import history_of
 from logcheck.index_files import IndexFiles
+from logcheck.leftover_records import Survivors
 from logcheck.log_scan import LogScan
 from logcheck.log_view import LogCheck, Observer
 from logcheck.preservation import PreservationCheck
 from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_check import ProducerCheck
 from logcheck.producer_files import producer_check, transaction_check
+from logcheck.replica import KeyComparison, Replica
 from logcheck.replica_files import (
     ReplicaFiles,
     check_checkpoints,
@@ -41,6 +43,7 @@ from logcheck.replica_files import (
 from logcheck.topic_id import read_topic_id
 from logcheck.transaction_check import TransactionCheck
 from logcheck.uniqueness import UniquenessCheck
+from logcheck.unseen_record import UnseenRecords
 
 
 class ReplicaAudit:
@@ -60,6 +63,8 @@ class ReplicaAudit:
         self._is_first = task.shard == 0
         structure = self._findings if self._is_first else FindingList(replica, 0)
         history = history_of(replica, task.rules.cleanup_policy)
+        self._digest = BatchDigest(replica.cleaner_point or 0)
+        self._batches = ProducerBatches()
         self._scan = LogScan(replica, structure.report, OpenFile, history=history)
         reads_epochs = Check.EPOCHS in self._checks and self._is_first
         file = replica.epoch_checkpoint if reads_epochs else None
@@ -77,9 +82,12 @@ class ReplicaAudit:
         if self._task.reference is not None:
             reference = Reference(self._task, self._task.reference, self._replica, self._report)
         checks = [*self._key_checks(reference), *self._other_checks()]
-        digest = BatchDigest(self._replica.cleaner_point or 0)
-        batches = ProducerBatches()
-        compared: list[Observer] = [] if reference is None else [digest, batches]
+        digest, batches = self._digest, self._batches
+        compared: list[Observer] = []
+        if reference is not None:
+            compared = [digest, batches]
+        elif self._task.snapshot is not None:
+            compared = [batches]
         self._scan.run([*checks, *compared], indexes)
         figures: dict[str, Any] = {}
         if indexes is not None:
@@ -147,9 +155,22 @@ class ReplicaAudit:
         start = max(bounds.start, log_start)
         self._compared.append(Compared(Check.PRESERVATION, BY_KEYS, start, end))
         limit = rules.finding_limit
-        return [
-            PreservationCheck(table, bounds, limit, self._report, lambda _: None, only_missing=True)
-        ]
+        check = PreservationCheck(
+            table,
+            bounds,
+            limit,
+            self._report,
+            lambda _: None,
+            only_missing=True,
+            find_survivors=partial(self._survivors, start),
+        )
+        return [check]
+
+    def _survivors(self, start_offset: int, unseen: UnseenRecords) -> Survivors:
+        """Return the older records of keys whose tombstone in the snapshot is missing."""
+        log = Replica(self._scan, self._digest, self._batches, self._report)
+        keys = KeyComparison(OpenFile, read_bytes, self._table, self._rules.finding_limit)
+        return keys.survivors(log, keys.aborted(log), start_offset, unseen)
 
     def _compare_producers(self, check: LogCheck, reference: Reference) -> None:
         if isinstance(check, ProducerCheck):

@@ -1,4 +1,4 @@
-"""S9: records that the cleaner of another replica would have removed (decision).
+"""S9: records that a cleaner would have removed (decision).
 
 A replica may lack the last record of a key, and any later one: the cleaner of its leader had
 removed it for a later record before the replica copied the log. That cleaner had passed the later
@@ -7,16 +7,16 @@ record. So between the two offsets, it had also removed each record that another
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.key_table_loops import Mismatch
 from kafkawire.native import KeyTable
 from kafkawire.records import BatchHeader
-from kafkawire.sentinels import MAX_OFFSET
+from kafkawire.sentinels import MAX_OFFSET, NO_OFFSET
 from logcheck.transaction_ranges import Transaction, TransactionRanges
-from logcheck.unseen_record import Spans
+from logcheck.unseen_record import Spans, slot_of
 
 _BATCH_LIMIT: Final = 1 << 20
 """Maximum number of records of one batch that are looked at."""
@@ -80,6 +80,47 @@ class Leftovers:
                 found.append(self._spans.offsets[slot])
         found.reverse()
         return found
+
+
+class Survivors:
+    """An observer that finds an older record of the keys of missing tombstones."""
+
+    def __init__(
+        self,
+        table: KeyTable,
+        aborted: Iterable[Transaction],
+        start_offset: int,
+        tombstones: Sequence[int],
+    ) -> None:
+        """The `table` has the missing tombstones, and perhaps others; their offsets ascend.
+
+        Ignore the records below `start_offset`, and all in `aborted` transactions.
+        """
+        self._table = table
+        self._aborted = TransactionRanges(aborted)
+        self._start_offset = start_offset
+        self._tombstones = tombstones
+        self._older = array("q", [NO_OFFSET]) * len(tombstones)
+        """By tombstone: the last older record of its key."""
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `log_view.Observer`."""
+        header = batch.header
+        if _supersedes(header, self._aborted):
+            base, base_ms = header.base_offset, header.base_timestamp_ms
+            record_count, bounds = header.record_count, (self._start_offset, 0, MAX_OFFSET)
+            for kind, offset, last in self._table.match(
+                batch.section, record_count, base, base_ms, None, *bounds, _BATCH_LIMIT
+            ):
+                slot = slot_of(self._tombstones, last) if kind == Mismatch.OLDER else None
+                if slot is not None:
+                    self._older[slot] = offset
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield an older record that the log still has, and the tombstone of its key."""
+        for older, tombstone in zip(self._older, self._tombstones, strict=True):
+            if older != NO_OFFSET:
+                yield older, tombstone
 
 
 def _supersedes(header: BatchHeader, aborted: TransactionRanges) -> bool:

@@ -10,9 +10,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kafkawire.sentinels import MAX_OFFSET
-from logcheck.leftover_records import Leftovers, Successors
+from logcheck.leftover_records import Leftovers, Successors, Survivors
 from logcheck.log_scan import LogScan
-from logcheck.preservation import Bounds, Certainty, PreservationCheck, ReferenceTable
+from logcheck.preservation import (
+    Bounds,
+    Certainty,
+    FindSurvivors,
+    PreservationCheck,
+    ReferenceTable,
+)
 from logcheck.replica import KeyComparison, Replica
 from logcheck.transaction_ranges import Transaction
 from logcheck.unseen_record import Severities, Spans, UnseenRecords
@@ -49,7 +55,9 @@ class Pair:
             and expected.is_end_committed
             and found.scan.batch_count > 0,
         )
-        check = self._check(bounds, until, partial(self.certainty, bounds))
+        check = self._check(
+            bounds, until, partial(self.certainty, bounds), partial(self._survivors, bounds.start)
+        )
         again = self.keys.read_again(found, check)
         check.conclude(found.scan)
         return again
@@ -62,7 +70,7 @@ class Pair:
         then copied other records from a leader that had not cleaned them.
         """
         widest = replace(bounds, superseded_until=MAX_OFFSET)
-        check = self._check(widest, self.diverged, None)
+        check = self._check(widest, self.diverged)
         self.keys.read_again(self.found, check)
         certain = check.missing(self.found.scan)
         return Severities(certain, self._contradicted(unseen, certain))
@@ -83,12 +91,21 @@ class Pair:
         self.keys.read_again(self.found, leftovers)
         return leftovers.contradicted()
 
+    def _survivors(self, start_offset: int, unseen: UnseenRecords) -> Survivors:
+        """Return the older records in `found` of keys whose tombstone it lacks."""
+        start = max(start_offset, self.found.scan.forgotten_until)
+        return self.keys.survivors(self.found, self._aborted(self.found), start, unseen)
+
     def _aborted(self, log: Replica) -> list[Transaction]:
         """Return the aborted transactions of a log; a marker that must be cut decides nothing."""
         return [each for each in self.keys.aborted(log) if each[2] < self.diverged]
 
     def _check(
-        self, bounds: Bounds, table_until: int, certainty: Certainty | None
+        self,
+        bounds: Bounds,
+        table_until: int,
+        certainty: Certainty | None = None,
+        find_survivors: FindSurvivors | None = None,
     ) -> PreservationCheck:
         """Return the check of `found` with the last records of `expected` below `table_until`."""
         expected, keys = self.expected, self.keys
@@ -104,6 +121,7 @@ class Pair:
             is_undecided=expected.undecided(self.diverged),
             only_missing=True,
             certainty=certainty,
+            find_survivors=find_survivors,
         )
 
 

@@ -19,6 +19,7 @@ from kafkawire.records import BatchHeader
 from kafkawire.records_header import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 from kafkawire.sentinels import MAX_OFFSET
 from logcheck.finding import Check, Damage, Finder, Report, Severity
+from logcheck.leftover_records import Survivors
 from logcheck.log_view import LogView, ReadRecord, RunObserver
 from logcheck.transaction_ranges import Transaction, TransactionRanges
 from logcheck.uniqueness import show_key
@@ -90,6 +91,8 @@ def _append_time(header: BatchHeader) -> int | None:
 _MATCH_LIMIT: Final = 1 << 20
 Certainty = Callable[[UnseenRecords], Severities]
 """A function that returns the certainty that records must not be missing."""
+FindSurvivors = Callable[[UnseenRecords], Survivors]
+"""A function that reads the log again, for older records of keys whose tombstone is missing."""
 
 
 class PreservationCheck(RunObserver):
@@ -108,16 +111,19 @@ class PreservationCheck(RunObserver):
         forgotten_until: Callable[[], int] = lambda: 0,
         only_missing: bool = False,
         certainty: Certainty | None = None,
+        find_survivors: FindSurvivors | None = None,
     ) -> None:
         """A record `is_undecided` if the reference does not know whether it was aborted.
 
         With `only_missing`, records that the reference lacks are not reported. Without
-        `certainty`, each missing record is an error. At most `limit` findings of one damage and
-        severity are listed. Nothing below `forgotten_until` is reported, which is known only after
-        the pass over the log.
+        `certainty`, each missing record is an error. `find_survivors` is for bounds whose
+        `stale_below` hides older records. At most `limit` findings of one damage and severity are
+        listed. Nothing below `forgotten_until` is reported, which is known only after the pass over
+        the log.
         """
         self._forgotten_until = forgotten_until
         self._certainty = certainty
+        self._find_survivors = find_survivors
         self._is_reference_damaged = is_reference_damaged
         self._is_undecided = is_undecided
         self._only_missing = only_missing
@@ -200,8 +206,9 @@ class PreservationCheck(RunObserver):
     def conclude(self, log: LogView) -> dict[str, Any]:
         """Report missing, changed and superfluous records."""
         unseen = self.missing(log)
-        severities = None
-        if self._certainty is not None and (unseen.has_due or Mismatch.OLDER in self._mismatches):
+        survivors = self._survivors(unseen)
+        severities, has_stale = None, bool(survivors) or Mismatch.OLDER in self._mismatches
+        if self._certainty is not None and (unseen.has_due or has_stale):
             severities = self._certainty(unseen)
         replaced: set[int] = set()
         start = self._forgotten_until()
@@ -217,6 +224,7 @@ class PreservationCheck(RunObserver):
                 # Else it is a duplicate of its key's last record, which S8 reports.
         if self._unlisted_count and self._last_unlisted >= start:
             self._report_unlisted(log)
+        self._report_survivors(survivors, severities, log)
         self._report_missing(unseen, severities, replaced, log)
         return {"reference_keys": self._table.key_count}
 
@@ -248,6 +256,32 @@ class PreservationCheck(RunObserver):
         expected = f"{key} at offset {last}, its last record"
         found = f"an older record at {offset}"
         self._find(Damage.STALE_VALUE, offset, expected, found, log, severity=severity)
+
+    def _survivors(self, unseen: UnseenRecords) -> Sequence[tuple[int, int]]:
+        """Return older records that are last in the log, each with its key's missing tombstone."""
+        if self._find_survivors is None or not unseen.expired:
+            return ()
+        return list(self._find_survivors(unseen).pairs())
+
+    def _report_survivors(
+        self, survivors: Sequence[tuple[int, int]], severities: Severities | None, log: LogView
+    ) -> None:
+        """Report deleted keys that came back, unless they have a later record."""
+        if severities is not None:
+            missing = severities.certain
+            survivors = [each for each in survivors if missing.kind_at(each[1]) is not None]
+        for offset, last in survivors[: self._limit]:
+            self._report_stale(offset, last, log, Severity.WARNING)
+        if len(survivors) > self._limit:
+            file, _ = log.place_of(survivors[self._limit][0])
+            Finder(Check.PRESERVATION, self._report).find_more(
+                Damage.STALE_VALUE,
+                file,
+                len(survivors) - self._limit,
+                "the tombstones of keys",
+                "more older records",
+                Severity.WARNING,
+            )
 
     def _report_missing(
         self,

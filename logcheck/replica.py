@@ -1,18 +1,20 @@
 """One replica after a pass over its log, and the means to read its records again (composition)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kafkawire.native import KeyTable
 from kafkawire.sentinels import MAX_OFFSET
 from logcheck.batch_digest import BatchDigest
 from logcheck.finding import Finding, Report
+from logcheck.leftover_records import Survivors
 from logcheck.log_scan import LogScan, OpenSource
 from logcheck.log_view import Observer
 from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_files import read_aborted
 from logcheck.replica_files import ReadBytes
 from logcheck.transaction_ranges import Transaction
+from logcheck.unseen_record import UnseenRecords
 
 MakeTable = Callable[[], KeyTable]
 """A function that returns an empty table of keys."""
@@ -66,6 +68,23 @@ class KeyComparison:
         again = LogScan(replica.scan.files, _ignore, self.open_source, history=history)
         again.run([observer])
         return again
+
+    def survivors(
+        self,
+        replica: Replica,
+        aborted: Iterable[Transaction],
+        start_offset: int,
+        unseen: UnseenRecords,
+    ) -> Survivors:
+        """Return the older records in the log, from `start_offset`, of keys without a tombstone.
+
+        The log lacks the `unseen` records; a tombstone among them counts if its time is over.
+        """
+        table = self.make_table()
+        table.load(unseen.rows)
+        survivors = Survivors(table, aborted, start_offset, unseen.expired)
+        self.read_again(replica, survivors)
+        return survivors
 
     def aborted(self, replica: Replica) -> list[Transaction]:
         """Return the aborted transactions of the log, by its indexes and by its markers.

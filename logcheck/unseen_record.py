@@ -22,7 +22,11 @@ class Kind(IntEnum):
     VALUE = 0
     TOMBSTONE = 1
     EXPIRED = 2
-    """A tombstone whose time is over: only an older record of its key may not exist."""
+    """A tombstone whose time is over: only an older record of its key may not exist.
+
+    A cleaner removes the older records first. But a replica that lags for longer than the leader
+    keeps the tombstone never copies it, and keeps the older record.
+    """
 
 
 class UnseenRecords:
@@ -57,6 +61,11 @@ class UnseenRecords:
         """Whether the record at `offset` is missing and must exist."""
         return self.kind_at(offset) in (Kind.VALUE, Kind.TOMBSTONE)
 
+    @property
+    def expired(self) -> Sequence[int]:
+        """The offsets of the tombstones whose time is over."""
+        return array("q", (offset for offset, kind in self if kind is Kind.EXPIRED))
+
     def __iter__(self) -> Iterator[tuple[int, Kind]]:
         """Yield the offset and the kind of each record."""
         return zip(self.offsets, map(Kind, self._kinds), strict=True)
@@ -77,10 +86,12 @@ class Severities:
 
     def of(self, offset: int) -> Severity:
         """Return the certainty that the record at `offset` must not be missing."""
-        if self.certain.is_due(offset):
+        kind = self.certain.kind_at(offset)
+        if kind in (Kind.VALUE, Kind.TOMBSTONE):
             return Severity.ERROR
         is_contradicted = slot_of(self._contradicted, offset) is not None
-        return Severity.WARNING if is_contradicted else Severity.NOTE
+        is_doubtful = kind is Kind.EXPIRED or is_contradicted
+        return Severity.WARNING if is_doubtful else Severity.NOTE
 
 
 class Spans:

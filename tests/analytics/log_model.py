@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from kafkawire.compression import Codec, compress
 from kafkawire.records import BATCH_HEADER_BYTES, MAGIC, BatchHeader, write_header
@@ -240,3 +241,11 @@ def rebuild(log: Log, batches: Sequence[Bat], segment: int = 0) -> Log:
     segments = list(log.segments)
     segments[segment] = (segments[segment][0], list(batches))
     return replace(log, segments=segments)
+
+
+def one_each(*records: tuple[int, bytes, bytes | None], **fields: Any) -> list[Bat]:
+    """Return a batch for each record; all batches have the `fields`."""
+    return [
+        Bat(offset, offset, (Rec(offset, key, value, START_MS + offset),), **fields)
+        for offset, key, value in records
+    ]

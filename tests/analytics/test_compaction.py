@@ -10,7 +10,7 @@ from logcheck.finding import Damage, Severity
 from logcheck.rule import DAY_MS, Rules, parse_rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION, Plant
-from tests.analytics.log_model import compact, make_log
+from tests.analytics.log_model import Log, compact, make_log, one_each
 from tests.analytics.planter import segments
 
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
@@ -105,3 +105,47 @@ def test_retention_of_tombstones_that_differs_from_the_rule_is_a_warning(tmp_pat
     }
     ours = parse_rules(["delete.retention.ms=5", f"orders:delete.retention.ms={DAY_MS}"])
     assert findings_of("compaction", tmp_path, rules=replace(ours, now_ms=NOW_MS)) == []
+
+
+def resurrected(point: int | None) -> tuple[Log, Log]:
+    """Return a log, and its twin that has lost a tombstone, and not the value before it."""
+    old, deleted, *others = one_each(
+        (0, b"k", b"v"), (1, b"k", None), (2, b"other", b"v"), (3, b"last", b"v")
+    )
+    raw = Log(segments=[(0, [old, deleted, others[0]]), (3, others[1:])])
+    return raw, replace(raw, segments=[(0, [old, others[0]]), raw.segments[1]], cleaner_point=point)
+
+
+@pytest.mark.parametrize("point", [3, None], ids=["checkpoint", "no checkpoint"])
+@pytest.mark.parametrize("age_days", [0, 2], ids=["young", "old"])
+def test_a_deleted_key_that_comes_back_is_reported(
+    tmp_path: Path, point: int | None, age_days: int
+) -> None:
+    """No cleaner removes a tombstone before the older records of its key."""
+    raw, log = resurrected(point)
+    raw.write(tmp_path / "raw")
+    log.write(tmp_path / "clean")
+    rules = Rules(now_ms=NOW_MS + age_days * DAY_MS)
+    found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw", rules=rules)
+    [fault] = [each for each in found if each.severity is not Severity.NOTE]
+    if point is None and not age_days:
+        expected = Damage.TOMBSTONE_GONE_EARLY, 1, Severity.WARNING
+    else:
+        # A replica that lagged for longer than tombstones are kept never sees the tombstone.
+        severity = Severity.WARNING if age_days else Severity.ERROR
+        expected = Damage.STALE_VALUE, 0, severity
+    assert (fault.damage, fault.offset, fault.severity) == expected
+
+
+def test_a_deleted_key_with_a_later_record_has_not_come_back(tmp_path: Path) -> None:
+    """The cleaner of a leader may have removed the tombstone for the later record."""
+    raw, log = resurrected(3)
+    again = one_each((4, b"k", b"again"))
+    for each, name in ((raw, "raw"), (log, "clean")):
+        base, batches = each.segments[1]
+        replace(each, segments=[each.segments[0], (base, [*batches, *again])]).write(
+            tmp_path / name
+        )
+    rules = Rules(now_ms=NOW_MS + 2 * DAY_MS)
+    found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw", rules=rules)
+    assert {each.severity for each in found} <= {Severity.NOTE}

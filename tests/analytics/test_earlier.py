@@ -21,7 +21,7 @@ from logcheck.finding import Severity
 from logcheck.rule import DAY_MS, Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
-from tests.analytics.log_model import Log, compact, make_log
+from tests.analytics.log_model import Log, compact, make_log, one_each
 from tests.analytics.planter import Segment
 
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
@@ -76,6 +76,22 @@ def test_newer_records_excuse_missing_older_ones(tmp_path: Path) -> None:
     rules = rules_at(file)
     found = findings_of("compaction", tmp_path / "late", rules=rules, snapshot=str(file))
     assert [each for each in found if each.check == "S9"] == []
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_key_that_was_deleted_at_the_snapshot_and_came_back_is_a_warning(
+    tmp_path: Path, is_back: bool
+) -> None:
+    old, deleted, other = one_each((0, b"k", b"v"), (1, b"k", None), (2, b"other", b"v"))
+    file = tmp_path / "keys.parquet"
+    raw = log_of(tmp_path / "raw", Log(segments=[(0, [old, deleted]), (2, [other])]))
+    snapshot_logs([str(raw)], file, LIMIT)
+    kept = [old] if is_back else []
+    log_of(tmp_path / "clean", Log(segments=[(0, kept), (2, [other])]))
+    rules = rules_at(file, 2 * DAY_MS)
+    found = findings_of("compaction", tmp_path / "clean", rules=rules, snapshot=str(file))
+    keys = [(each.damage, each.offset, each.severity) for each in found if each.check == "S9"]
+    assert keys == ([("stale_value", 0, Severity.WARNING)] if is_back else [])
 
 
 def test_snapshot_of_a_damaged_log_is_refused_and_leaves_the_earlier_one(tmp_path: Path) -> None:

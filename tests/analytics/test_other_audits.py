@@ -14,7 +14,7 @@ from logcheck.rule import Rules
 from ottla.cli.logs.partition_verification import VerifyOptions
 from ottla.cli.logs.verify import verify_directories
 from tests.analytics.audited import NOW_MS, RULES, findings_of, summaries_of
-from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log
+from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log, one_each
 from tests.analytics.planter import Segment, edit, segments
 
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
@@ -170,6 +170,32 @@ def test_a_key_deleted_beyond_the_end_of_another_replica_is_a_warning(tmp_path: 
     assert [(each.damage, each.offset, each.severity) for each in found] == [
         ("lost_key", 0, "warning")
     ]
+
+
+def deleted_key(*offsets: int, again: int | None = None) -> Log:
+    """Return a log of a deleted key with its records at `offsets` alone, and others."""
+    records = one_each((0, b"k", b"v"), (1, b"k", None), (2, b"other", b"v"), (3, b"last", b"v"))
+    later = [] if again is None else one_each((again, b"k", b"again"))
+    kept = [each for each in records if each.first in {*offsets, 2}]
+    return Log(segments=[(0, kept), (3, [records[3], *later])], high_watermark=3)
+
+
+@pytest.mark.parametrize("again", [None, 4])
+def test_a_deleted_key_that_came_back_in_a_replica_is_a_warning(
+    tmp_path: Path, again: int | None
+) -> None:
+    """Only a replica that lagged for longer than tombstones are kept never sees the tombstone."""
+    for name, offsets in (("a", (0, 1)), ("b", (0,)), ("c", (1,)), ("d", ())):
+        deleted_key(*offsets, again=again).write(tmp_path / name)
+    expected = [] if again else [("stale_value", 0, Severity.WARNING)]
+    for pair in ("ab", "ba"):
+        found = differences(*(tmp_path / replica for replica in pair))
+        warned = [each for each in places(found) if each[2] is not Severity.NOTE]
+        assert warned == expected
+    # The other replicas have removed the value before the tombstone.
+    for pair in ("ac", "ca", "cd", "dc", "ad", "da"):
+        found = differences(*(tmp_path / replica for replica in pair))
+        assert {each.severity for each in found} <= {Severity.NOTE}
 
 
 # --- retention and cost

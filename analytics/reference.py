@@ -101,6 +101,8 @@ class Reference:
             is_undecided=self._replica.undecided(),
             forgotten_until=self._forgotten_until,
             certainty=partial(self._certainty, bounds),
+            void=read_aborted(log, read_bytes, _ignore),
+            settle=lambda check: self._pair().settle(check),
         )
         return self._check
 
@@ -175,10 +177,11 @@ class Reference:
 
     def _certainty(self, bounds: Bounds, unseen: UnseenRecords) -> Severities:
         """Return the certainty that records of the reference must not be missing."""
+        return self._pair().certainty(bounds, unseen)
+
+    def _pair(self) -> Pair:
         assert self._found is not None, "the log is compared before the checks conclude"
-        diverged = self._diverged(self._found.scan)
-        pair = Pair(self._replica, self._found, diverged, self._keys)
-        return pair.certainty(bounds, unseen)
+        return Pair(self._replica, self._found, self._diverged(self._found.scan), self._keys)
 
 
 def _ignore(_: Finding) -> None:

@@ -63,9 +63,10 @@ class ReplicaAudit:
         self._is_first = task.shard == 0
         structure = self._findings if self._is_first else FindingList(replica, 0)
         history = history_of(replica, task.rules.cleanup_policy)
-        self._digest = BatchDigest(replica.cleaner_point or 0)
-        self._batches = ProducerBatches()
         self._scan = LogScan(replica, structure.report, OpenFile, history=history)
+        digest, batches = BatchDigest(replica.cleaner_point or 0), ProducerBatches()
+        self._log = Replica(self._scan, digest, batches, self._report)
+        self._keys = KeyComparison(OpenFile, read_bytes, self._table, task.rules.finding_limit)
         reads_epochs = Check.EPOCHS in self._checks and self._is_first
         file = replica.epoch_checkpoint if reads_epochs else None
         self._epochs = EpochCheckpoint(file, read_bytes, self._report)
@@ -82,7 +83,7 @@ class ReplicaAudit:
         if self._task.reference is not None:
             reference = Reference(self._task, self._task.reference, self._replica, self._report)
         checks = [*self._key_checks(reference), *self._other_checks()]
-        digest, batches = self._digest, self._batches
+        digest, batches = self._log.digest, self._log.producers
         compared: list[Observer] = []
         if reference is not None:
             compared = [digest, batches]
@@ -163,14 +164,18 @@ class ReplicaAudit:
             lambda _: None,
             only_missing=True,
             find_survivors=partial(self._survivors, start),
+            settle=self._settle,
         )
         return [check]
 
+    def _settle(self, check: PreservationCheck) -> None:
+        """Let `check` compare the transactions since the snapshot; one may be open only here."""
+        self._keys.read_again(self._log, check.settled(self._keys.aborted(self._log)))
+
     def _survivors(self, start_offset: int, unseen: UnseenRecords) -> Survivors:
         """Return the older records of keys whose tombstone in the snapshot is missing."""
-        log = Replica(self._scan, self._digest, self._batches, self._report)
-        keys = KeyComparison(OpenFile, read_bytes, self._table, self._rules.finding_limit)
-        return keys.survivors(log, keys.aborted(log), start_offset, unseen)
+        aborted = self._keys.aborted(self._log)
+        return self._keys.survivors(self._log, aborted, start_offset, unseen)
 
     def _compare_producers(self, check: LogCheck, reference: Reference) -> None:
         if isinstance(check, ProducerCheck):

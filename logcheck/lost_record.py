@@ -7,7 +7,8 @@ another replica, may have removed it for. The logs are read again for that.
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from heapq import merge
 
 from kafkawire.sentinels import MAX_OFFSET
 from logcheck.leftover_records import Leftovers, Successors, Survivors
@@ -24,7 +25,7 @@ from logcheck.transaction_ranges import Transaction
 from logcheck.unseen_record import Severities, Spans, UnseenRecords
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pair:
     """Two logs of a partition, the second of which may lack records of the first."""
 
@@ -56,7 +57,12 @@ class Pair:
             and found.scan.batch_count > 0,
         )
         check = self._check(
-            bounds, until, partial(self.certainty, bounds), partial(self._survivors, bounds.start)
+            bounds,
+            until,
+            self._aborted,
+            self._void(found),
+            certainty=partial(self.certainty, bounds),
+            find_survivors=partial(self._survivors, bounds.start),
         )
         again = self.keys.read_again(found, check)
         check.conclude(found.scan)
@@ -67,13 +73,27 @@ class Pair:
 
         An error if `expected` has no later record of the key either. A note if the cleaner of
         another replica may have removed the record before `found` copied it; a warning if `found`
-        then copied other records from a leader that had not cleaned them.
+        then copied other records from a leader that had not cleaned them, or if the later record is
+        in a transaction whose marker only that cleaner had.
         """
+        likely = certain = self._missing(bounds, self._void(self.expected), self._void(self.found))
+        if likely.offsets and (self.expected.open_transactions() or self.found.open_transactions()):
+            certain = self._missing(bounds, self._aborted, self._aborted)
+        doubtful = (each for each in likely.offsets if certain.kind_at(each) is None)
+        return Severities(certain, array("q", merge(self._contradicted(unseen, certain), doubtful)))
+
+    def _missing(
+        self, bounds: Bounds, void: list[Transaction], void_in_found: list[Transaction]
+    ) -> UnseenRecords:
+        """Return the records without a later one that is not `void`, anywhere in either log."""
         widest = replace(bounds, superseded_until=MAX_OFFSET)
-        check = self._check(widest, self.diverged)
+        check = self._check(widest, self.diverged, void, void_in_found)
         self.keys.read_again(self.found, check)
-        certain = check.missing(self.found.scan)
-        return Severities(certain, self._contradicted(unseen, certain))
+        return check.missing(self.found.scan)
+
+    def settle(self, check: PreservationCheck) -> None:
+        """Let `check` compare the transactions that are newer than its reference."""
+        self.keys.read_again(self.found, check.settled(self._void(self.found)))
 
     def _contradicted(self, unseen: UnseenRecords, certain: UnseenRecords) -> Sequence[int]:
         """Return the missing records that no other cleaner removed before `found` copied them."""
@@ -84,33 +104,46 @@ class Pair:
         for log in (self.expected, self.found):
             table = self.keys.make_table()
             table.load(unseen.rows)
-            self.keys.read_again(log, Successors(table, self._aborted(log), spans))
+            self.keys.read_again(log, Successors(table, self._void(log), spans))
         if not spans.has_any:
             return ()
-        leftovers = Leftovers(self.keys.make_table(), self._aborted(self.found), spans)
+        leftovers = Leftovers(self.keys.make_table(), self._void(self.found), spans)
         self.keys.read_again(self.found, leftovers)
         return leftovers.contradicted()
 
     def _survivors(self, start_offset: int, unseen: UnseenRecords) -> Survivors:
         """Return the older records in `found` of keys whose tombstone it lacks."""
         start = max(start_offset, self.found.scan.forgotten_until)
-        return self.keys.survivors(self.found, self._aborted(self.found), start, unseen)
+        return self.keys.survivors(self.found, self._void(self.found), start, unseen)
 
-    def _aborted(self, log: Replica) -> list[Transaction]:
-        """Return the aborted transactions of a log; a marker that must be cut decides nothing."""
-        return [each for each in self.keys.aborted(log) if each[2] < self.diverged]
+    @cached_property
+    def _aborted(self) -> list[Transaction]:
+        """The aborted transactions of both logs; a marker that must be cut decides nothing."""
+        keys = self.keys
+        aborted = [*keys.aborted(self.expected), *keys.aborted(self.found)]
+        return [each for each in aborted if each[2] < self.diverged]
+
+    def _void(self, log: Replica) -> list[Transaction]:
+        """Return the transactions of a log whose records supersede nothing."""
+        return [*self._aborted, *log.open_transactions()]
 
     def _check(
         self,
         bounds: Bounds,
         table_until: int,
+        void: list[Transaction],
+        void_in_found: list[Transaction],
+        *,
         certainty: Certainty | None = None,
         find_survivors: FindSurvivors | None = None,
     ) -> PreservationCheck:
-        """Return the check of `found` with the last records of `expected` below `table_until`."""
+        """Return the check of `found` with the last records of `expected` below `table_until`.
+
+        The `void` transactions of `expected` supersede nothing, nor do others in `found`.
+        """
         expected, keys = self.expected, self.keys
         table = keys.make_table()
-        keys.read_again(expected, ReferenceTable(table, table_until, self._aborted(expected)))
+        keys.read_again(expected, ReferenceTable(table, table_until, void))
         return PreservationCheck(
             table,
             bounds,
@@ -122,6 +155,7 @@ class Pair:
             only_missing=True,
             certainty=certainty,
             find_survivors=find_survivors,
+            void=void_in_found,
         )
 
 

@@ -93,6 +93,8 @@ Certainty = Callable[[UnseenRecords], Severities]
 """A function that returns the certainty that records must not be missing."""
 FindSurvivors = Callable[[UnseenRecords], Survivors]
 """A function that reads the log again, for older records of keys whose tombstone is missing."""
+Settle = Callable[["PreservationCheck"], None]
+"""A function that passes the log to `PreservationCheck.settled`, as its transactions are known."""
 
 
 class PreservationCheck(RunObserver):
@@ -112,6 +114,8 @@ class PreservationCheck(RunObserver):
         only_missing: bool = False,
         certainty: Certainty | None = None,
         find_survivors: FindSurvivors | None = None,
+        void: Iterable[Transaction] = (),
+        settle: Settle | None = None,
     ) -> None:
         """A record `is_undecided` if the reference does not know whether it was aborted.
 
@@ -119,10 +123,15 @@ class PreservationCheck(RunObserver):
         `certainty`, each missing record is an error. `find_survivors` is for bounds whose
         `stale_below` hides older records. At most `limit` findings of one damage and severity are
         listed. Nothing below `forgotten_until` is reported, which is known only after the pass over
-        the log.
+        the log. The records of the `void` transactions of the log supersede nothing, as they are
+        aborted or open. If others may be, `settle` decides about all that are newer than the
+        reference.
         """
         self._forgotten_until = forgotten_until
         self._certainty = certainty
+        self._void = TransactionRanges(void)
+        self._settle = settle
+        self._has_unsettled = False
         self._find_survivors = find_survivors
         self._is_reference_damaged = is_reference_damaged
         self._is_undecided = is_undecided
@@ -151,9 +160,23 @@ class PreservationCheck(RunObserver):
                 and header.base_offset < bounds.superseded_until
             )
             if (is_judged or is_newer) and not header.attributes & CONTROL_BIT:
-                self._compare(batch)
+                if not header.attributes & TRANSACTIONAL_BIT:
+                    self._compare(batch)
+                elif self._settle is None or header.base_offset < bounds.superseded_from:
+                    self._compare_transactional(batch, self._void)
+                else:
+                    self._has_unsettled = True
 
-    def _compare(self, batch: SoundBatch) -> None:
+    def settled(self, void: Iterable[Transaction]) -> RunObserver:
+        """Return an observer that compares the transactions which are newer than the reference."""
+        return _Settled(self._bounds, TransactionRanges(void), self._compare_transactional)
+
+    def _compare_transactional(self, batch: SoundBatch, void: TransactionRanges) -> None:
+        is_void = void.covers(batch.header.producer_id, batch.header.base_offset)
+        self._compare(batch, is_void=is_void)
+
+    def _compare(self, batch: SoundBatch, *, is_void: bool = False) -> None:
+        """Compare the records of a batch; void ones differ from no record and supersede none."""
         header, bounds = batch.header, self._bounds
         for kind, offset, last in self._table.match(
             batch.section,
@@ -162,11 +185,11 @@ class PreservationCheck(RunObserver):
             header.base_timestamp_ms,
             _append_time(header),
             bounds.start,
-            bounds.superseded_from,
+            MAX_OFFSET if is_void else bounds.superseded_from,
             bounds.stale_below,
             _MATCH_LIMIT,
         ):
-            if offset < bounds.end:
+            if offset < bounds.end and not is_void:
                 self._add(kind, offset, last)
 
     def _add(self, kind: int, offset: int, last: int) -> None:
@@ -206,6 +229,9 @@ class PreservationCheck(RunObserver):
     def conclude(self, log: LogView) -> dict[str, Any]:
         """Report missing, changed and superfluous records."""
         unseen = self.missing(log)
+        if self._settle is not None and self._has_unsettled and unseen.offsets:
+            self._settle(self)
+            unseen = self.missing(log)
         survivors = self._survivors(unseen)
         severities, has_stale = None, bool(survivors) or Mismatch.OLDER in self._mismatches
         if self._certainty is not None and (unseen.has_due or has_stale):
@@ -342,6 +368,29 @@ class PreservationCheck(RunObserver):
     ) -> None:
         file, position = log.place_of(offset)
         Finder(check, self._report).find(damage, file, position, offset, expected, found, severity)
+
+
+class _Settled(RunObserver):
+    """An observer of another pass over the log, for the transactions newer than the reference."""
+
+    def __init__(
+        self,
+        bounds: Bounds,
+        void: TransactionRanges,
+        compare: Callable[[SoundBatch, TransactionRanges], None],
+    ) -> None:
+        self._start = bounds.superseded_from
+        self._end = max(bounds.end, bounds.superseded_until)
+        self._void = void
+        self._compare = compare
+
+    def on_run(self, batches: Sequence[SoundBatch]) -> None:
+        """See `log_view.RunObserver`."""
+        for batch in batches:
+            header = batch.header
+            is_newer = self._start <= header.base_offset < self._end
+            if is_newer and header.is_transactional and not header.is_control:
+                self._compare(batch, self._void)
 
 
 _LOST: Final = {

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from kafkawire.columns_loops import SoundBatch
 from kafkawire.records import ControlType
+from kafkawire.sentinels import MAX_OFFSET
 from logcheck.batch_digest import IsDamaged
 from logcheck.finding import Check, Damage, Finder, Report
 from logcheck.log_view import LogView, ProducerObserver
@@ -77,14 +78,9 @@ class ProducerBatches(ProducerObserver):
 
         The function takes the base offset of the batch.
         """
-        first_offsets: dict[int, int] = {}
-        rows = _ROW.iter_unpack(self._rows)
-        for offset, (producer_id, _, _, bits, _, _) in zip(self.base_offsets, rows, strict=True):
-            if bits == _PRODUCER_BITS:
-                if offset < end_offset:
-                    first_offsets.pop(producer_id, None)
-            elif bits == _TRANSACTIONAL_BIT:
-                first_offsets.setdefault(producer_id, offset)
+        first_offsets = {
+            producer_id: first_offset for producer_id, first_offset, _ in self.open(end_offset)
+        }
 
         def is_undecided(base_offset: int) -> bool:
             slot = bisect_left(self.base_offsets, base_offset)
@@ -108,6 +104,19 @@ class ProducerBatches(ProducerObserver):
                 first_offset = first_offsets.pop(producer_id, None)
                 if first_offset is not None and kind == ControlType.ABORT:
                     yield producer_id, first_offset, offset
+
+    def open(self, end_offset: int = MAX_OFFSET) -> Iterator[Transaction]:
+        """Yield the transactions without a marker below `end_offset`; they have no end."""
+        first_offsets: dict[int, int] = {}
+        rows = _ROW.iter_unpack(self._rows)
+        for offset, (producer_id, _, _, bits, _, _) in zip(self.base_offsets, rows, strict=True):
+            if bits == _PRODUCER_BITS:
+                if offset < end_offset:
+                    first_offsets.pop(producer_id, None)
+            elif bits == _TRANSACTIONAL_BIT:
+                first_offsets.setdefault(producer_id, offset)
+        for producer_id, first_offset in first_offsets.items():
+            yield producer_id, first_offset, MAX_OFFSET
 
     def fields(self, slot: int) -> ProducerFields:
         """Return the fields of the batch at `slot`, in log order."""

@@ -39,6 +39,12 @@ class Replica:
         """The end of the offsets that every replica must have (exclusive)."""
         return self.scan.files.committed_end(self.scan.log_end_offset)
 
+    def open_transactions(self) -> list[Transaction]:
+        """Return the transactions without a marker, unless it may lie in a damaged part."""
+        damaged = self.scan.offsets.damaged
+        sound_from = damaged[-1][1] + 1 if damaged else 0
+        return [each for each in self.producers.open() if each[1] >= sound_from]
+
     def undecided(self, end_offset: int = MAX_OFFSET) -> Callable[[int], bool]:
         """Return whether the record at an offset is in a transaction without a marker.
 

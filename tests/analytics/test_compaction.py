@@ -1,5 +1,6 @@
 """The compaction audit finds each planted violation from the files alone, and nothing else."""
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from logcheck.finding import Damage, Severity
 from logcheck.rule import DAY_MS, Rules, parse_rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION, Plant
-from tests.analytics.log_model import Log, compact, make_log, one_each
+from tests.analytics.log_model import Bat, Log, compact, make_log, one_each
 from tests.analytics.planter import segments
 
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
@@ -149,3 +150,67 @@ def test_a_deleted_key_with_a_later_record_has_not_come_back(tmp_path: Path) -> 
     rules = Rules(now_ms=NOW_MS + 2 * DAY_MS)
     found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw", rules=rules)
     assert {each.severity for each in found} <= {Severity.NOTE}
+
+
+ABORT, COMMIT = (
+    one_each(
+        (5, bytes([0, 0, 0, kind]), bytes(6)),
+        producer_id=7,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    for kind in (0, 1)
+)
+
+
+def superseded_in_transaction(marker: list[Bat], *, is_lost: bool, is_active: bool) -> Log:
+    """Return a log without the record at 0, whose key has a record in a transaction at 4."""
+    first = one_each((0, b"k", b"v"), (1, b"other", b"v"))[is_lost:]
+    later = one_each((4, b"k", b"new"), producer_id=7, producer_epoch=0, is_transactional=True)
+    later = [replace(later[0], sequence=0), *marker]
+    last = one_each((6, b"last", b"v"))
+    cleaned = [*first, *one_each((2, b"third", b"v"))]
+    if is_active:
+        segments = [(0, cleaned), (3, [*one_each((3, b"fourth", b"v")), *later, *last])]
+    else:
+        segments = [(0, cleaned), (3, [*one_each((3, b"fourth", b"v")), *later]), (6, last)]
+    return Log(segments=segments, cleaner_point=3 if is_lost else None)
+
+
+@pytest.mark.parametrize("is_active", [False, True], ids=["sealed", "active"])
+@pytest.mark.parametrize("marker", [ABORT, COMMIT, []], ids=["aborted", "committed", "open"])
+@pytest.mark.parametrize("has_index", [False, True])
+def test_only_a_committed_record_supersedes_a_lost_one(
+    tmp_path: Path, marker: list[Bat], *, is_active: bool, has_index: bool
+) -> None:
+    for name, is_lost in (("raw", False), ("clean", True)):
+        log = superseded_in_transaction(marker, is_lost=is_lost, is_active=is_active)
+        directory = log.write(tmp_path / name)
+        if marker is ABORT and has_index:
+            entry = struct.pack(">hqqqq", 0, 7, 4, 5, 6)
+            (directory / f"{3:020d}.txnindex").write_bytes(entry)
+    here, there = tmp_path / "clean", tmp_path / "raw"
+    expected = set() if marker is COMMIT else {("lost_key", 0)}
+    severity = Severity.ERROR if marker is ABORT else Severity.WARNING
+    rules = replace(RULES, transaction_timeout_ms=DAY_MS)
+    for found in (
+        findings_of("compaction", here, against=there, rules=rules),
+        findings_of("replicas", here, there, rules=rules),
+    ):
+        alarms = [each for each in found if each.check == "S9" and each.severity != "note"]
+        assert {(each.damage, each.offset) for each in alarms} == expected
+        assert {each.severity for each in alarms} <= {severity}
+
+
+def test_aborted_records_below_a_point_that_is_a_log_start_are_no_unknown_ones(
+    tmp_path: Path,
+) -> None:
+    """Kafka raises the cleaner's point to a log start within a segment, and cleans nothing."""
+    log = superseded_in_transaction(ABORT, is_lost=False, is_active=False)
+    for name, point in (("raw", None), ("log", 6)):
+        directory = replace(log, cleaner_point=point).write(tmp_path / name)
+        entry = struct.pack(">hqqqq", 0, 7, 4, 5, 6)
+        (directory / f"{3:020d}.txnindex").write_bytes(entry)
+    found = findings_of("compaction", tmp_path / "log", against=tmp_path / "raw")
+    assert [each for each in found if each.check == "S9"] == []

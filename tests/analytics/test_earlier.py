@@ -94,6 +94,23 @@ def test_a_key_that_was_deleted_at_the_snapshot_and_came_back_is_a_warning(
     assert keys == ([("stale_value", 0, Severity.WARNING)] if is_back else [])
 
 
+@pytest.mark.parametrize("is_aborted", [False, True])
+def test_an_aborted_record_does_not_supersede_one_that_is_lost_since_the_snapshot(
+    tmp_path: Path, is_aborted: bool
+) -> None:
+    [old], [other] = one_each((0, b"k", b"v")), one_each((1, b"other", b"v"))
+    file, fields = tmp_path / "keys.parquet", {"producer_id": 7, "producer_epoch": 0}
+    snapshot_logs([str(log_of(tmp_path / "raw", Log(segments=[(0, [old, other])])))], file, LIMIT)
+    [data] = one_each((2, b"k", b"new"), is_transactional=True, sequence=0, **fields)
+    kind = bytes([0, 0, 0, not is_aborted])
+    [marker] = one_each((3, kind, bytes(6)), is_transactional=True, is_control=True, **fields)
+    log_of(tmp_path / "later", Log(segments=[(0, [other, data, marker])]))
+    rules = rules_at(file)
+    found = findings_of("compaction", tmp_path / "later", rules=rules, snapshot=str(file))
+    keys = [(each.damage, each.offset) for each in found if each.check == "S9"]
+    assert keys == ([("lost_key", 0)] if is_aborted else [])
+
+
 def test_snapshot_of_a_damaged_log_is_refused_and_leaves_the_earlier_one(tmp_path: Path) -> None:
     root, file = tmp_path / "logs", tmp_path / "snapshots" / "keys.parquet"
     file.parent.mkdir()

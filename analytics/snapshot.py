@@ -1,8 +1,8 @@
 """Snapshots of a log's keys, for comparison with a later state of the log (edge).
 
-A snapshot is a Parquet file with one row per partition: the end of the log, the time of the
-snapshot, and the keys as a `KeyTable` exports them (48 bytes a key: hash, last offset, fingerprint,
-timestamp, and whether it is a tombstone). It contains no key and no value.
+A snapshot is a Parquet file with one row per partition: the end of the committed records, the time
+of the snapshot, and their keys as a `KeyTable` exports them (48 bytes a key: hash, last offset,
+fingerprint, timestamp, and whether it is a tombstone). It contains no key and no value.
 
 A ledger is a producer's list of acknowledged records: JSON lines
 `{"topic", "partition", "offset", "timestamp_ms", "key", "value"}`, key and value in base64 or null.
@@ -29,11 +29,15 @@ from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
 from kafkawire.sentinels import MAX_OFFSET
+from logcheck.finding import Finding, Severity
 from logcheck.log_scan import LogScan
+from logcheck.log_view import Observer
 from logcheck.preservation import Bounds, ReferenceTable
+from logcheck.producer_batches import ProducerBatches
 from logcheck.producer_files import read_aborted
 from logcheck.replica_files import ReplicaFiles
 from logcheck.rule import Rules
+from logcheck.transaction_ranges import Transaction, TransactionRanges
 
 SCHEMA: Final = pa.schema(
     [
@@ -80,25 +84,56 @@ def _write_keys(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) ->
     count = 0
     with parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for replica in replicas:
-            findings: list[Any] = []
-            table, scan = KeyTable(key_limit), LogScan(replica, findings.append, OpenFile)
-            aborted = read_aborted(replica, read_bytes, findings.append)
             with _limit_named(TopicPartition(replica.topic, replica.partition)):
-                scan.run([ReferenceTable(table, MAX_OFFSET, aborted)])
-            errors = [each for each in findings if each.severity == "error"]
-            if errors:
-                raise AuditError(f"a damaged log gives no snapshot; first error: {errors[0]}")
+                table, first_offset, end_offset = _committed_keys(replica, key_limit)
             row = {
                 "topic": replica.topic,
                 "partition": replica.partition,
                 "taken_ms": int(time.time() * 1000),
-                "first_offset": scan.first_offset,
-                "end_offset": scan.log_end_offset,
+                "first_offset": first_offset,
+                "end_offset": end_offset,
                 "key_table": table.export(),
             }
             writer.write_table(pa.Table.from_pylist([row], schema=SCHEMA))
             count += table.key_count
     return count
+
+
+def _committed_keys(replica: ReplicaFiles, key_limit: int) -> tuple[KeyTable, int, int]:
+    """Return the keys of the committed records, the first offset and the end of these records.
+
+    The end is the high watermark, or the first record of an open transaction below.
+    """
+    findings: list[Finding] = []
+    aborted = read_aborted(replica, read_bytes, findings.append)
+    end_offset = MAX_OFFSET if replica.high_watermark is None else replica.high_watermark
+    batches = ProducerBatches()
+    table, scan = _read_keys(replica, key_limit, end_offset, aborted, [batches], findings)
+    decided_until = min((first for _, first, _ in batches.open()), default=MAX_OFFSET)
+    end_offset = min(end_offset, scan.log_end_offset)
+    indexed = TransactionRanges(aborted)
+    unindexed = [each for each in batches.aborted() if not indexed.covers(*each[:2])]
+    if unindexed or decided_until < end_offset:
+        end_offset = min(end_offset, decided_until)
+        aborted += unindexed
+        table, _ = _read_keys(replica, key_limit, end_offset, aborted, [], findings)
+    return table, scan.first_offset, end_offset
+
+
+def _read_keys(
+    replica: ReplicaFiles,
+    key_limit: int,
+    end_offset: int,
+    aborted: Iterable[Transaction],
+    others: Iterable[Observer],
+    findings: list[Finding],
+) -> tuple[KeyTable, LogScan]:
+    table, scan = KeyTable(key_limit), LogScan(replica, findings.append, OpenFile)
+    scan.run([ReferenceTable(table, end_offset, aborted), *others])
+    errors = [each for each in findings if each.severity is Severity.ERROR]
+    if errors:
+        raise AuditError(f"a damaged log gives no snapshot; first error: {errors[0]}")
+    return table, scan
 
 
 @contextmanager

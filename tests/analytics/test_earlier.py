@@ -21,7 +21,7 @@ from logcheck.finding import Severity
 from logcheck.rule import DAY_MS, Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
-from tests.analytics.log_model import Log, compact, make_log, one_each
+from tests.analytics.log_model import Bat, Log, compact, make_log, one_each
 from tests.analytics.planter import Segment
 
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
@@ -94,21 +94,58 @@ def test_a_key_that_was_deleted_at_the_snapshot_and_came_back_is_a_warning(
     assert keys == ([("stale_value", 0, Severity.WARNING)] if is_back else [])
 
 
+ABORT, COMMIT = 0, 1
+
+
+def transaction(key: bytes, producer_id: int, offset: int, kind: int | None) -> list[Bat]:
+    """Return a record, and the marker behind it unless the transaction is open."""
+    fields = {"producer_id": producer_id, "producer_epoch": 0, "is_transactional": True}
+    data = one_each((offset, key, b"in a transaction"), sequence=0, **fields)
+    if kind is None:
+        return data
+    marker = (offset + 1, bytes([0, 0, 0, kind]), bytes(6))
+    return [*data, *one_each(marker, is_control=True, **fields)]
+
+
 @pytest.mark.parametrize("is_aborted", [False, True])
 def test_an_aborted_record_does_not_supersede_one_that_is_lost_since_the_snapshot(
     tmp_path: Path, is_aborted: bool
 ) -> None:
     [old], [other] = one_each((0, b"k", b"v")), one_each((1, b"other", b"v"))
-    file, fields = tmp_path / "keys.parquet", {"producer_id": 7, "producer_epoch": 0}
+    file = tmp_path / "keys.parquet"
     snapshot_logs([str(log_of(tmp_path / "raw", Log(segments=[(0, [old, other])])))], file, LIMIT)
-    [data] = one_each((2, b"k", b"new"), is_transactional=True, sequence=0, **fields)
-    kind = bytes([0, 0, 0, not is_aborted])
-    [marker] = one_each((3, kind, bytes(6)), is_transactional=True, is_control=True, **fields)
-    log_of(tmp_path / "later", Log(segments=[(0, [other, data, marker])]))
+    later = transaction(b"k", 7, 2, ABORT if is_aborted else COMMIT)
+    log_of(tmp_path / "later", Log(segments=[(0, [other, *later])]))
     rules = rules_at(file)
     found = findings_of("compaction", tmp_path / "later", rules=rules, snapshot=str(file))
     keys = [(each.damage, each.offset) for each in found if each.check == "S9"]
     assert keys == ([("lost_key", 0)] if is_aborted else [])
+
+
+def uncommitted_log(how: str) -> Log:
+    """Return a log of which only the records at 0 and 1 are certainly committed."""
+    batches = one_each((0, b"k", b"v"), (1, b"other", b"v"))
+    kind = {"aborted": ABORT, "open": None}.get(how, COMMIT)
+    batches += transaction(b"k", 7, 2, kind)
+    batches += one_each((batches[-1].last + 1, b"last", b"v"))
+    return Log(segments=[(0, batches)], high_watermark=2 if how == "not replicated" else None)
+
+
+@pytest.mark.parametrize("how", ["aborted", "open", "not replicated"])
+def test_a_snapshot_has_only_committed_records(tmp_path: Path, how: str) -> None:
+    file = tmp_path / "keys.parquet"
+    snapshot_logs([str(log_of(tmp_path / "log", uncommitted_log(how)))], file, LIMIT)
+    taken = read_snapshot(str(file), "orders", 0)
+    assert taken is not None
+    assert taken.end_offset == (5 if how == "aborted" else 2)
+    # The uncommitted record went, by a cleaner or by a truncation, and that before it is there.
+    healthy = one_each((0, b"k", b"v"), (1, b"other", b"v"), (4, b"last", b"v"))
+    lost = healthy[1:]
+    for name, batches, expected in (("healthy", healthy, []), ("lost", lost, [("lost_key", 0)])):
+        log_of(tmp_path / name, Log(segments=[(0, batches)]))
+        rules = rules_at(file)
+        found = findings_of("compaction", tmp_path / name, rules=rules, snapshot=str(file))
+        assert [(each.damage, each.offset) for each in found if each.check == "S9"] == expected
 
 
 def test_snapshot_of_a_damaged_log_is_refused_and_leaves_the_earlier_one(tmp_path: Path) -> None:

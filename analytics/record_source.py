@@ -118,7 +118,11 @@ class Scan:
         from analytics.records.partition_log import find_logs
 
         logs = find_logs(
-            self._places, self._isolation, self._choice.accepts, to_log_end=self._to_log_end
+            self._places,
+            self._isolation,
+            self._choice.accepts,
+            to_log_end=self._to_log_end,
+            may_lose_data=self.may_lose_data,
         )
         self._choice.check_found(logs)
         return logs

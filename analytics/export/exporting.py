@@ -121,7 +121,12 @@ def _export(
 
 def _choose_log(replicas: Sequence[ReplicaFiles], request: ExportRequest) -> PartitionLog:
     try:
-        return choose_log(replicas, request.isolation, to_log_end=request.to_log_end)
+        return choose_log(
+            replicas,
+            request.isolation,
+            to_log_end=request.to_log_end,
+            may_lose_data=request.skips_damage,
+        )
     except OSError as error:
         raise _unreadable(error, replicas[0].directory) from error
 

@@ -98,7 +98,9 @@ class LogReader:
         """
         if not self._may_lose_data:
             raise DataLossError(sentence)
-        self.lost.append(sentence)
+        # The end of the log is read twice.
+        if sentence not in self.lost:
+            self.lost.append(sentence)
 
     def _list_from_next(self) -> Sequence[SegmentFiles]:
         """Return the segments from that with the next offset on."""

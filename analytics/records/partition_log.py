@@ -45,6 +45,8 @@ class PartitionLog:
     """Exclusive."""
     log_end: int
     """The end of the files; records from `end` on are not visible yet."""
+    sound_end: int
+    """The end of the last sound batch: `log_end`, unless committed records beyond are damaged."""
     topic_id: str | None = None
 
     @property
@@ -59,16 +61,19 @@ def find_logs(
     accepts: Callable[[TopicPartition], bool] = lambda _: True,
     *,
     to_log_end: bool = False,
+    may_lose_data: bool = False,
 ) -> dict[TopicPartition, PartitionLog]:
     """Return the log to read of each accepted partition in the log directories `places`.
 
     Raises:
         RecordsUsageError: a place cannot be listed, or a partition is not the same in all places.
-        DataLossError: the files of a log change too often.
+        DataLossError: the files of a log change too often, or a marker may be damaged.
         OSError: a file cannot be read.
     """
     return {
-        partition: choose_log(candidates, isolation, to_log_end=to_log_end)
+        partition: choose_log(
+            candidates, isolation, to_log_end=to_log_end, may_lose_data=may_lose_data
+        )
         for partition, candidates in find_candidates(places, accepts).items()
     }
 
@@ -97,18 +102,26 @@ def find_candidates(
 
 
 def choose_log(
-    candidates: Sequence[ReplicaFiles], isolation: Isolation, *, to_log_end: bool
+    candidates: Sequence[ReplicaFiles],
+    isolation: Isolation,
+    *,
+    to_log_end: bool,
+    may_lose_data: bool = False,
 ) -> PartitionLog:
-    """Return the first of several replicas in which the most offsets are visible.
+    """Return the first of several replicas in which the most offsets are visible and sound.
 
-    With `to_log_end`, records above the high watermark are visible too.
+    With `to_log_end`, records above the high watermark are visible too. With `may_lose_data`, a
+    transaction counts as ended if its marker may be damaged.
 
     Raises:
         RecordsUsageError: the replicas belong to different topics of the same name.
-        DataLossError: the files of a log change too often.
+        DataLossError: the files of a log change too often, or a marker may be damaged.
         OSError: a file cannot be read.
     """
-    logs = [_log_of(each, isolation, to_log_end=to_log_end) for each in candidates]
+    logs = [
+        _log_of(each, isolation, to_log_end=to_log_end, may_lose_data=may_lose_data)
+        for each in candidates
+    ]
     # A broker that was down has not deleted its replica of a topic that was created again.
     topics = {log.topic_id: log for log in logs if log.topic_id is not None}
     if len(topics) > 1:
@@ -117,15 +130,20 @@ def choose_log(
             f"{logs[0].topic}-{logs[0].partition} has replicas with different topic ids, because "
             f"its topic was deleted and created again: {found}; read the directories of one topic"
         )
-    return max(logs, key=lambda log: log.end)
+    return max(logs, key=lambda log: min(log.end, log.sound_end))
 
 
-def _log_of(replica: ReplicaFiles, isolation: Isolation, *, to_log_end: bool) -> PartitionLog:
-    log_end = _log_end(replica)
+def _log_of(
+    replica: ReplicaFiles, isolation: Isolation, *, to_log_end: bool, may_lose_data: bool
+) -> PartitionLog:
+    sound_end, is_damaged_beyond = _log_end(replica)
+    log_end = sound_end
+    if is_damaged_beyond:
+        log_end = max(sound_end, replica.high_watermark or 0)
     start = max(replica.log_start or 0, replica.first_base_offset)
     end = log_end if to_log_end else min(replica.committed_end(log_end), log_end)
     if isolation is Isolation.READ_COMMITTED and start < end:
-        end = _last_stable_offset(replica, start, end)
+        end = _last_stable_offset(replica, start, end, may_lose_data=may_lose_data)
     return PartitionLog(
         topic=replica.topic,
         partition=replica.partition,
@@ -133,12 +151,16 @@ def _log_of(replica: ReplicaFiles, isolation: Isolation, *, to_log_end: bool) ->
         start=start,
         end=max(start, end),
         log_end=log_end,
+        sound_end=sound_end,
         topic_id=read_topic_id(read_bytes, replica.metadata, lambda _: None),
     )
 
 
-def _log_end(replica: ReplicaFiles) -> int:
-    """Return the offset after the last complete batch of the log."""
+def _log_end(replica: ReplicaFiles) -> tuple[int, bool]:
+    """Return the offset after the last sound batch, and whether damage follows.
+
+    A batch that is being written is no damage.
+    """
     for _ in range(MAX_LISTINGS):
         try:
             return _end_of_segments(replica.segments)
@@ -148,24 +170,33 @@ def _log_end(replica: ReplicaFiles) -> int:
     raise DataLossError(f"the files in {replica.directory} change too often to be read")
 
 
-def _end_of_segments(segments: Sequence[SegmentFiles]) -> int:
+def _end_of_segments(segments: Sequence[SegmentFiles]) -> tuple[int, bool]:
     if not segments:
-        return 0
+        return 0, False
     last = segments[-1]
-    end = last.base_offset
+    end, is_damaged_beyond = last.base_offset, False
     with OpenFile(last.log) as source:
         walk = Walk(source, last.log, lambda _: None, is_tail_allowed=True)
         for item in walk.items(seek(source, last, _MAX_OFFSET)):
             if isinstance(item, Batch):
-                end = max(end, item.header.last_offset + 1)
-    return end
+                end, is_damaged_beyond = max(end, item.header.last_offset + 1), False
+            elif not item.is_tail:
+                is_damaged_beyond = True
+    return end, is_damaged_beyond
 
 
-def _last_stable_offset(replica: ReplicaFiles, start: int, end: int) -> int:
+def _last_stable_offset(replica: ReplicaFiles, start: int, end: int, *, may_lose_data: bool) -> int:
     """Return the first offset of the open transactions at `end`, or `end` without any."""
     read_from, first_offsets = _open_at_snapshot(replica, start, end)
-    # Damage is reported by the read itself, if it is read at all.
-    for piece in LogReader(replica.directory, read_from, end, may_lose_data=True).pieces():
+    unsure: set[int] = set()
+    """Producers whose marker may lie in a damaged part."""
+    reader = LogReader(replica.directory, read_from, end, may_lose_data=True, may_begin_later=True)
+    lost_count = 0
+    for piece in reader.pieces():
+        if len(reader.lost) > lost_count:
+            lost_count = len(reader.lost)
+            unsure.update(first_offsets)
+            first_offsets.clear()
         header = piece.batch.header
         if not header.is_transactional:
             continue
@@ -174,6 +205,13 @@ def _last_stable_offset(replica: ReplicaFiles, start: int, end: int) -> int:
                 first_offsets.setdefault(header.producer_id, header.base_offset)
         elif is_end_of_transaction(piece.batch):
             first_offsets.pop(header.producer_id, None)
+            unsure.discard(header.producer_id)
+    if len(reader.lost) > lost_count:
+        unsure.update(first_offsets)
+        first_offsets.clear()
+    # Other damage is reported by the read itself, if it is read at all.
+    if unsure and not may_lose_data:
+        raise DataLossError(f"the end of a transaction may be {reader.lost[-1]}")
     return min([end, *first_offsets.values()])
 
 

@@ -282,6 +282,56 @@ def test_damage_is_an_error_or_is_skipped(tmp_path: Path, position: int, sentenc
     assert [sentence in each for each in reader.lost] == [True]
 
 
+@pytest.mark.parametrize("is_visible", [True, False], ids=["committed", "not replicated"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_damage_at_the_end_of_the_log_is_an_error_below_the_high_watermark(
+    tmp_path: Path, count: int, *, is_visible: bool
+) -> None:
+    end = 400 - 5 * count
+    log = replace(make_log(), high_watermark=400 if is_visible else end)
+    segment = Segment(log.write(tmp_path) / f"{300:020d}.log")
+    for number in range(20 - count, 20):
+        segment.flip(number, 90)
+    if is_visible:
+        with pytest.raises(DataLossError, match="bad_crc"):
+            offsets_of(tmp_path)
+    reader = reader_of(tmp_path, may_lose_data=is_visible)
+    found = [each for batch in reader.batches() for each in batch.column("offset").to_pylist()]
+    assert found == list(range(end))
+    assert any("bad_crc" in each for each in reader.lost) == is_visible
+
+
+@pytest.mark.parametrize("end", ["torn", "zeros"])
+def test_an_end_that_is_being_written_is_no_damage(tmp_path: Path, end: str) -> None:
+    """The high watermark is beyond the log, as after a loss of power."""
+    segment = Segment(make_log().write(tmp_path) / f"{300:020d}.log")
+    last = segment.batches[-1]
+    segment.batches[-1] = last[:-3] if end == "torn" else bytes(1_000)
+    segment.save()
+    assert offsets_of(tmp_path) == list(range(395))
+
+
+def test_a_replica_without_damage_at_its_end_is_preferred(tmp_path: Path) -> None:
+    for name in "ab":
+        make_log().write(tmp_path / name)
+    Segment(tmp_path / "a" / "orders-0" / f"{300:020d}.log").flip(19, 90)
+    found = find_logs([str(tmp_path / name) for name in "ab"], UNCOMMITTED)[ORDERS]
+    assert found.directory == str(tmp_path / "b" / "orders-0")
+
+
+def test_a_transaction_whose_marker_may_be_damaged_is_an_error_or_counts_as_ended(
+    tmp_path: Path,
+) -> None:
+    log = Log(segments=[(0, [data(0, 5, 0), marker(5, 5, COMMIT), data(6, 6, 0)])])
+    segment = Segment(log.write(tmp_path) / f"{0:020d}.log")
+    assert log_in(tmp_path, COMMITTED).end == 6
+    segment.flip(1, 70)
+    with pytest.raises(DataLossError, match="bad_crc"):
+        log_in(tmp_path, COMMITTED)
+    [skipped] = find_logs([str(tmp_path)], COMMITTED, may_lose_data=True).values()
+    assert skipped.end == 6
+
+
 def test_records_without_reliable_offsets_are_damage(tmp_path: Path) -> None:
     log = make_log(20)
     base, batches = log.segments[0]

@@ -32,7 +32,9 @@ def check_attributes(
     has_producer = header.producer_id != NO_PRODUCER_ID and header.producer_epoch >= 0
     if attributes & _UNUSED_BITS:
         find(*place, "no unused bit", found, Severity.WARNING)
-    if header.is_control and not (has_producer and header.is_transactional):
+    is_of_quorum = history.is_quorum_log and header.producer_id == NO_PRODUCER_ID
+    is_marker = has_producer and header.is_transactional
+    if header.is_control and not (is_marker or is_of_quorum):
         find(*place, "a producer and the transactional bit in a control batch", found)
     elif header.is_transactional and not has_producer:
         find(*place, "a producer of the transactional batch", found, Severity.WARNING)

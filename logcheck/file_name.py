@@ -29,8 +29,10 @@ MOVED_HERE: Final = "moved-here"
 """The mark of a copy that has just replaced the log in another log directory of the broker."""
 COPIED_TO: Final = "copied-to"
 """The name of the copy of a log that moves to another log directory of the broker."""
+_QUORUM_STATE: Final = "quorum-state"
+"""The vote and the leader that a KRaft broker knows, beside the segments of the metadata log."""
 _KNOWN_OTHERS: Final = frozenset(
-    {EPOCH_CHECKPOINT, PARTITION_METADATA, MOVED_HERE, COPIED_TO, ".lock"}
+    {EPOCH_CHECKPOINT, PARTITION_METADATA, MOVED_HERE, COPIED_TO, _QUORUM_STATE, ".lock"}
 )
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"

@@ -17,6 +17,7 @@ from kafkawire.columns_loops import SoundBatch
 from logcheck.finding import Damage, Finding, Report, Severity
 from logcheck.replica_files import ReplicaFiles
 
+METADATA_TOPIC: Final = "__cluster_metadata"
 COMPACT: Final = "compact"
 DELETE: Final = "delete"
 POLICIES: Final = frozenset({COMPACT, DELETE})
@@ -60,6 +61,8 @@ class History:
     """Whether a segment begins at the cleaner's point, where a cleaner usually ends."""
     committed_end: int = 0
     """The offset up to which records were committed, or deleted after that."""
+    is_quorum_log: bool = False
+    """Whether this is the metadata log of KRaft, with control records of its quorum."""
 
     @property
     def cleaned_until(self) -> int:
@@ -201,6 +204,7 @@ def history_of(files: ReplicaFiles, cleanup_policy: str | None = None) -> Histor
         active_base_offset=files.active_base_offset,
         is_point_at_segment=files.cleaner_point in {each.base_offset for each in files.segments},
         committed_end=max(files.high_watermark or 0, files.log_start or 0),
+        is_quorum_log=files.topic == METADATA_TOPIC,
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from analytics.errors import RecordsUsageError
 from kafkawire.ids import TopicPartition
 
-INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")
 EARLIEST: Final = -2
 LATEST: Final = -1
 _NAMED: Final = {"earliest": EARLIEST, "latest": LATEST}

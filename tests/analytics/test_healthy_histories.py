@@ -499,3 +499,24 @@ def test_follower_that_died_while_it_emptied_its_log_raises_no_error(tmp_path: P
     assert Severity.ERROR not in {each.severity for each in uncleaned}
     assert kinds(verified(here)) == {(Damage.CHECKPOINT_BEYOND, Severity.WARNING)}
     assert kinds(audited("integrity", here)) == kinds(verified(here))
+
+
+def test_the_metadata_log_of_a_kraft_broker_passes(tmp_path: Path) -> None:
+    """Its control records are of the quorum, and belong to no transaction."""
+    leader_change = Rec(0, bytes([0, 0, 0, 2]), b"\x00\x00", START_MS)
+    batches = [
+        Bat(0, 0, (leader_change,), epoch=1, is_control=True),
+        Bat(1, 1, (Rec(1, None, b"a metadata record", START_MS),), epoch=1),
+    ]
+    for topic, expected in (
+        ("__cluster_metadata", set()),
+        ("orders", {(Damage.BAD_ATTRIBUTES, Severity.ERROR)}),
+    ):
+        root = tmp_path / topic
+        log = Log(topic=topic, segments=[(0, batches)], epochs=[(1, 0)])
+        directory = log.write(root)
+        if topic != "orders":
+            (directory / "quorum-state").write_text("{}")
+        (directory / f"{2:020d}-{1:010d}.checkpoint").touch()
+        assert kinds(audited("integrity", root)) == expected
+        assert kinds(verified(root)) == expected

@@ -6,6 +6,7 @@ fingerprint, timestamp, and whether it is a tombstone). It contains no key and n
 
 A ledger is a producer's list of acknowledged records: JSON lines
 `{"topic", "partition", "offset", "timestamp_ms", "key", "value"}`, key and value in base64 or null.
+With `"headers"`, a list of pairs of a name and a value in base64 or null, these are compared, too.
 """
 
 import base64
@@ -207,6 +208,7 @@ def earlier_bounds(earlier: Snapshot, log_start: int, rules: Rules) -> Bounds:
         is_decided=rules.now_ms - earlier.taken_ms < rules.delete_retention_ms,
         # A producer does not know the timestamps that a broker assigned.
         compares_time=earlier.end_offset > 0,
+        may_lack_headers=earlier.end_offset == 0,
     )
 
 
@@ -239,12 +241,15 @@ def _ledger_row(line: str, file: str, number: int) -> dict[str, Any]:
             "offset": int(row["offset"]),
             "timestamp_ms": int(row["timestamp_ms"]),
             "key": base64.b64decode(row["key"], validate=True),
-            "value": None
-            if row["value"] is None
-            else base64.b64decode(row["value"], validate=True),
+            "value": _decoded(row["value"]),
+            "headers": [(str(name), _decoded(value)) for name, value in row.get("headers", ())],
         }
     except (ValueError, KeyError, TypeError) as error:
         raise AuditError(f"{file}, line {number} is not a line of a ledger: {error!r}") from error
+
+
+def _decoded(value: str | None) -> bytes | None:
+    return None if value is None else base64.b64decode(value, validate=True)
 
 
 def _ledger_snapshot(
@@ -255,13 +260,14 @@ def _ledger_snapshot(
     with _limit_named(partition):
         for row in ordered:
             builder = BatchBuilder()
-            builder.append(row["timestamp_ms"], row["key"], row["value"])
+            builder.append(row["timestamp_ms"], row["key"], row["value"], row["headers"])
             section = memoryview(builder.build())[BATCH_HEADER_BYTES:]
             table.note(section, 1, row["offset"], row["timestamp_ms"], None, MAX_OFFSET)
     return Snapshot(
         topic=partition.topic,
         partition=partition.partition,
-        taken_ms=MAX_OFFSET,
+        # Its producer has not looked at the log since, and others may have deleted its keys.
+        taken_ms=max(row["timestamp_ms"] for row in ordered),
         first_offset=ordered[0]["offset"],
         # Newer records may come from another producer: they excuse the absence of older ones.
         end_offset=0,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
-from kafkawire.columns_loops import SoundBatch
+from kafkawire.columns_loops import SoundBatch, walk_fields
 from kafkawire.key_table_loops import Mismatch
 from kafkawire.native import KeyTable
-from kafkawire.records import BatchHeader
+from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder, BatchHeader
 from kafkawire.records_header import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 from kafkawire.sentinels import MAX_OFFSET
 from logcheck.finding import Check, Damage, Finder, Report, Severity
@@ -46,6 +46,8 @@ class Bounds:
     """Tombstones with these timestamps must still exist."""
     compares_time: bool = True
     """Whether the reference has the timestamps of the log."""
+    may_lack_headers: bool = False
+    """Whether the reference may not know the headers of its records."""
     is_decided: bool = True
     """Whether a missing record is an error; else it may have been deleted or cleaned since."""
 
@@ -178,6 +180,7 @@ class PreservationCheck(RunObserver):
     def _compare(self, batch: SoundBatch, *, is_void: bool = False) -> None:
         """Compare the records of a batch; void ones differ from no record and supersede none."""
         header, bounds = batch.header, self._bounds
+        with_headers: set[int] = set()
         for kind, offset, last in self._table.match(
             batch.section,
             header.record_count,
@@ -190,7 +193,26 @@ class PreservationCheck(RunObserver):
             _MATCH_LIMIT,
         ):
             if offset < bounds.end and not is_void:
-                self._add(kind, offset, last)
+                if kind == Mismatch.OTHER_VALUE and bounds.may_lack_headers:
+                    with_headers.add(offset)
+                else:
+                    self._add(kind, offset, last)
+        if with_headers:
+            self._compare_values(batch, with_headers)
+
+    def _compare_values(self, batch: SoundBatch, offsets: Collection[int]) -> None:
+        """Compare the records at the `offsets` once more, without their headers."""
+        header = batch.header
+        for fields in walk_fields(batch.section, header.record_count):
+            offset = header.base_offset + fields.offset_delta
+            if offset in offsets:
+                builder = BatchBuilder()
+                builder.append(header.base_timestamp_ms, fields.key, fields.value)
+                plain = memoryview(builder.build())[BATCH_HEADER_BYTES:]
+                time_ms, bounds = header.base_timestamp_ms, (offset, MAX_OFFSET, 0)
+                for kind, _, last in self._table.match(plain, 1, offset, time_ms, None, *bounds, 1):
+                    if kind == Mismatch.OTHER_VALUE:
+                        self._add(kind, offset, last)
 
     def _add(self, kind: int, offset: int, last: int) -> None:
         """Keep a mismatch, unless it is none under the rules of this comparison."""

@@ -196,6 +196,42 @@ def test_audit_reports_acknowledged_records_missing_from_the_log(tmp_path: Path)
         assert {(each.damage, each.offset) for each in found} == expected
 
 
+@pytest.mark.parametrize(
+    ("headers", "value", "is_other"),
+    [
+        pytest.param(None, b"v", False, id="not in the ledger"),
+        pytest.param(None, b"w", True, id="another value"),
+        pytest.param([["h", "eA=="], ["n", None]], b"v", False, id="the same"),
+        pytest.param([["h", "eQ=="]], b"v", True, id="others"),
+    ],
+)
+def test_a_ledger_may_lack_the_headers_of_its_records(
+    tmp_path: Path, headers: Any, value: bytes, is_other: bool
+) -> None:
+    [batch] = one_each((0, b"k", b"v"))
+    record = replace(batch.records[0], headers=((b"h", b"x"), (b"n", None)))
+    log = log_of(tmp_path / "log", Log(segments=[(0, [replace(batch, records=(record,))])]))
+    ledger, file = tmp_path / "acks.jsonl", tmp_path / "acks.parquet"
+    row = json.loads(line(0, b"k", value))
+    ledger.write_text(json.dumps(row if headers is None else row | {"headers": headers}))
+    convert_ledger(str(ledger), file, LIMIT)
+    found = findings_of("compaction", log, snapshot=str(file))
+    assert [each.damage for each in found] == (["changed_value"] if is_other else [])
+
+
+@pytest.mark.parametrize(("days", "severity"), [(0, Severity.ERROR), (2, Severity.WARNING)])
+def test_a_key_of_an_old_ledger_may_have_been_deleted(
+    tmp_path: Path, days: int, severity: Severity
+) -> None:
+    log = log_of(tmp_path / "log", make_log())
+    ledger, file = tmp_path / "acks.jsonl", tmp_path / "acks.parquet"
+    ledger.write_text(line(7, b"deleted", b"v"))
+    convert_ledger(str(ledger), file, LIMIT)
+    rules = replace(RULES, now_ms=NOW_MS + days * DAY_MS)
+    found = findings_of("compaction", log, snapshot=str(file), rules=rules)
+    assert [(each.damage, each.severity) for each in found] == [("lost_key", severity)]
+
+
 def test_an_audit_removes_the_snapshot_that_it_has_made_of_a_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

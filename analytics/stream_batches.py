@@ -14,6 +14,7 @@ from kafkawire.records import BatchHeader
 from logcheck.batch_check import BatchCheck
 from logcheck.batch_walk import Batch, Hole, Walk
 from logcheck.finding import Check, Damage, Finder, Finding, Report, unreadable
+from logcheck.history import History, history_of
 from logcheck.offset_index_check import ENTRY as INDEX_ENTRY
 from logcheck.replica_files import ReplicaFiles, SegmentFiles
 from logcheck.segment_columns import SegmentColumns
@@ -23,12 +24,22 @@ Row = tuple[str | int | None, ...]
 
 
 def read_batches(
-    path: str, name: str, start: LogEnd, end: LogEnd, *, is_strict: bool = False
+    path: str,
+    name: str,
+    start: LogEnd,
+    end: LogEnd,
+    *,
+    is_strict: bool = False,
+    cleanup_policy: str | None = None,
 ) -> Iterator[Row]:
-    """Yield a row per batch of the log `name` between two ends, and per faulty index entry."""
+    """Yield a row per batch of the log `name` between two ends, and per faulty index entry.
+
+    A cleaner may explain missing offsets, unless the topic's `cleanup_policy` is `delete`.
+    """
     for replica in _replicas_of(without_end(path), name):
         if f"{replica.topic}-{replica.partition}" == name:
-            yield from _Follower(replica, start, end, is_strict=is_strict).rows()
+            history = history_of(replica, cleanup_policy)
+            yield from _Follower(replica, start, end, history, is_strict=is_strict).rows()
 
 
 def _replicas_of(root: str, name: str) -> Sequence[ReplicaFiles]:
@@ -52,15 +63,22 @@ class _Follower:
     """A reader of one log from one end to the next, as a follower replica reads it."""
 
     def __init__(
-        self, replica: ReplicaFiles, start: LogEnd, end: LogEnd, *, is_strict: bool
+        self,
+        replica: ReplicaFiles,
+        start: LogEnd,
+        end: LogEnd,
+        history: History,
+        *,
+        is_strict: bool,
     ) -> None:
         self._replica = replica
+        self._history = history
         self._start = start
         self._end = end
         self._is_strict = is_strict
         self._next_offset = start.next_offset
         self._leader_epoch = start.leader_epoch
-        # In the cleaned part gaps are legal, and the cleaner has rewritten the indexes.
+        # The cleaner has rewritten the indexes of the cleaned part.
         self._cleaned_until = replica.cleaner_point or 0
 
     def rows(self) -> Iterator[Row]:
@@ -188,26 +206,28 @@ class _Follower:
         )
 
     def _check_order(self, file: str, item: Batch, report: Report) -> None:
-        """Report a batch that goes back, leaves a gap, or has an older epoch."""
+        """Report a batch that goes back, has an older epoch, or leaves a gap."""
         header, wanted = item.header, self._next_offset
         found, place = f"offset {header.base_offset}", (file, item.position, header.base_offset)
         find = Finder(Check.OFFSETS, report).find
         if wanted != UNKNOWN and header.base_offset < wanted:
             find(Damage.OFFSET_OVERLAP, *place, f"offset {wanted} or more", found)
-        elif header.base_offset > wanted >= self._cleaned_until:
-            find(Damage.OFFSET_GAP, *place, f"offset {wanted}", found)
         elif header.leader_epoch < self._leader_epoch:
             expected = f"epoch {self._leader_epoch} or later"
             found = f"epoch {header.leader_epoch}"
             Finder(Check.EPOCHS, report).find(Damage.EPOCH_BACK, *place, expected, found)
+        elif header.base_offset > wanted != UNKNOWN:
+            severity = self._history.missing(header.base_offset - 1)
+            if severity is not None:
+                find(Damage.OFFSET_GAP, *place, f"offset {wanted}", found, severity)
 
     def _damage(self, finding: Finding) -> Row:
         place = self._replica.topic, self._replica.partition, finding.file, finding.position
         return (*place, finding.offset, None, None, None, None, None, *_columns_of(finding))
 
 
-def _columns_of(problem: Finding | None) -> tuple[str | None, str | None, str | None]:
-    """Return the columns `finding`, `expected` and `found` of a row."""
+def _columns_of(problem: Finding | None) -> tuple[str | None, str | None, str | None, str | None]:
+    """Return the columns `finding`, `expected`, `found` and `severity` of a row."""
     if problem is None:
-        return None, None, None
-    return problem.damage.value, problem.expected, problem.found
+        return None, None, None, None
+    return problem.damage.value, problem.expected, problem.found, problem.severity.value

@@ -1,10 +1,11 @@
 """`spark.readStream.format("kafka-batches")`, the new batches of growing logs, checked (edge).
 
 One row per batch. Its column `finding` names a violation of S1, S2 or S3: a wrong checksum or
-record, an offset that goes back or leaves a gap, an epoch that goes back. Each faulty index entry
-(S5, S6) is one more row, with `file` and `base_offset` of the entry. Progress is a record offset
-per partition and the entry counts of its newest indexes, never a position in a log file: a broker
-rolls, deletes and compacts segments while the stream runs, but offsets do not change.
+record, an offset that goes back or leaves a gap, an epoch that goes back. `severity` is `note` for
+a gap that a cleaner may have left, as in audits. Each faulty index entry (S5, S6) is one more row,
+with `file` and `base_offset` of the entry. Progress is a record offset per partition and the entry
+counts of its newest indexes, never a position in a log file: a broker rolls, deletes and compacts
+segments while the stream runs, but offsets do not change.
 
 Batch jobs (`ottla audit compaction`) check compaction, not the stream: the cleaner rewrites batches
 after the stream has read them, and uniqueness would need all keys as permanent state.
@@ -16,16 +17,20 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from analytics.stream_progress import LogEnd, LogEnds
+from logcheck.rule import CLEANUP_POLICY, parse_rules
 
 SCHEMA = (
     "topic string, partition int, file string, position bigint, base_offset bigint, "
     "last_offset bigint, leader_epoch int, record_count int, size_bytes int, "
-    "max_timestamp_ms bigint, finding string, expected string, found string"
+    "max_timestamp_ms bigint, finding string, expected string, found string, severity string"
 )
 
 
 class KafkaBatches(DataSource):
-    """The streaming source. Options: `path`, a log directory; `strict`, as in audits."""
+    """The streaming source.
+
+    Options: `path`, a log directory; `strict` and `cleanup.policy`, as in audits.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -47,6 +52,9 @@ class BatchReader(DataSourceStreamReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._path = options["path"]
         self._is_strict = options.get("strict", "false") == "true"
+        policy = options.get(CLEANUP_POLICY)
+        rules = parse_rules([] if policy is None else [f"{CLEANUP_POLICY}={policy}"])
+        self._cleanup_policy = rules.cleanup_policy
         self._ends = LogEnds()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -74,5 +82,10 @@ class BatchReader(DataSourceStreamReader):
 
         name, start, end = partition.value
         yield from read_batches(
-            self._path, name, LogEnd(*start), LogEnd(*end), is_strict=self._is_strict
+            self._path,
+            name,
+            LogEnd(*start),
+            LogEnd(*end),
+            is_strict=self._is_strict,
+            cleanup_policy=self._cleanup_policy,
         )

@@ -121,6 +121,38 @@ def test_damage_is_a_row(tmp_path: Path, name: str) -> None:
     assert found[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("policy", "severity"), [(None, "note"), ("compact", "note"), ("delete", "error")]
+)
+@pytest.mark.parametrize("point", [None, 100, 300])
+def test_a_gap_that_a_cleaner_may_have_left_is_at_most_a_note(
+    tmp_path: Path, point: int | None, policy: str | None, severity: str
+) -> None:
+    """A new replica of a compacted log copies cleaned batches, and has no cleaner's point."""
+    log = compact(make_log(400, 200))
+    base, cleaned = log.segments[0]
+    # A batch is missing, too, whose keys have later records.
+    kept = [each for each in cleaned if each.first not in (150, 200)]
+    replace(log, segments=[(base, kept), log.segments[1]], cleaner_point=point).write(tmp_path)
+    batches = read_batches(
+        str(tmp_path), "orders-0", START, end_of(tmp_path), cleanup_policy=policy
+    )
+    gaps = {(row[10], row[13]) for row in batches if row[10]}
+    if point is None:
+        assert gaps == {("offset_gap", severity)}
+    else:
+        # An entry of the cleaner contradicts the rule.
+        assert gaps <= {("offset_gap", "warning" if policy == "delete" else "note")}
+    assert bool(gaps) == (point != 300)
+
+
+def test_the_rows_of_a_stream_have_the_columns_of_its_schema(tmp_path: Path) -> None:
+    from analytics.stream_source import SCHEMA
+
+    grown(tmp_path, 10)
+    assert {len(row) for row in rows(tmp_path)} == {len(SCHEMA.split(","))}
+
+
 def test_truncated_log_is_read_from_its_start(tmp_path: Path) -> None:
     ends = LogEnds()
     grown(tmp_path, 15)

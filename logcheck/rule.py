@@ -21,7 +21,7 @@ class Rules:
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     """The greatest lead of a client's clock over the broker's that the broker accepts."""
     tombstone_grace_ms: int = 7 * DAY_MS
-    """Time after its delete horizon in which a tombstone may still wait for a cleaning."""
+    """Time after its delete horizon from which a tombstone that waits for a cleaning is a note."""
     retention_ms: int | None = None
     retention_bytes: int | None = None
     retention_slack_ms: int = 300_000

@@ -3,9 +3,9 @@
 The first cleaning gives a batch with tombstones its delete horizon. A later cleaning rewrites the
 cleaned part from its beginning, and the horizons that it sets prove its time: they are that time
 plus `delete.retention.ms`. It may have ended early: a horizon proves nothing about later segments.
-But a horizon does not say which `delete.retention.ms` made it, and the value
-of a topic may change: all findings are warnings. Only a reference shows tombstones that are gone
-too early: see `preservation`.
+But a horizon does not say which `delete.retention.ms` made it, and the value of a topic may change:
+all findings about times are warnings. Nothing cleans a quiet log, so that the age alone of a
+tombstone is a note. Only a reference shows tombstones that are gone too early: see `preservation`.
 
 Source: KIP-534.
 """
@@ -118,22 +118,30 @@ class TombstoneCheck(RunObserver):
             age_ms = self._rules.now_ms - waiting.horizon_ms
             if waiting.horizon_ms + margin_ms <= last_ms:
                 found = f"still present after a cleaning at {last_ms} ms"
-                self._find_late(waiting, found)
+                self._find_late(waiting, found, Severity.WARNING)
             elif age_ms > self._rules.tombstone_grace_ms:
+                # No cleaner reads a log again without new records.
                 found = f"still present {age_ms} ms later"
-                self._find_late(waiting, found)
+                self._find_late(waiting, found, Severity.NOTE)
         return {
             "cleaned_tombstones": self._count,
             "horizons_ms": self._horizons_ms[:_MAX_SHOWN],
             "now_ms": self._rules.now_ms,
         }
 
-    def _find_late(self, waiting: _Waiting, found: str) -> None:
+    def _find_late(self, waiting: _Waiting, found: str, severity: Severity) -> None:
         place = waiting.file, waiting.position, waiting.offset
         expected = f"removed by the first cleaning after {waiting.horizon_ms} ms"
-        self._find(Damage.TOMBSTONE_KEPT_LATE, *place, expected, found)
+        self._find(Damage.TOMBSTONE_KEPT_LATE, *place, expected, found, severity)
 
     def _find(
-        self, damage: Damage, file: str, position: int, offset: int, expected: str, found: str
+        self,
+        damage: Damage,
+        file: str,
+        position: int,
+        offset: int,
+        expected: str,
+        found: str,
+        severity: Severity = Severity.WARNING,
     ) -> None:
-        self._finder.find(damage, file, position, offset, expected, found, Severity.WARNING)
+        self._finder.find(damage, file, position, offset, expected, found, severity)

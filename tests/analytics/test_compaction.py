@@ -95,6 +95,16 @@ def test_shards_find_the_same_as_one_table(tmp_path: Path) -> None:
     assert len(found) == len(expected)
 
 
+def test_tombstones_of_a_quiet_log_may_wait_for_ever(tmp_path: Path) -> None:
+    """No cleaner reads a log again without new records."""
+    compact(make_log(), horizon_ms=HORIZON_MS).write(tmp_path)
+    later = replace(RULES, now_ms=HORIZON_MS + RULES.tombstone_grace_ms + 1)
+    found = findings_of("compaction", tmp_path, rules=later)
+    assert {(each.damage, each.severity) for each in found} == {
+        (Damage.TOMBSTONE_KEPT_LATE, Severity.NOTE)
+    }
+
+
 def test_retention_of_tombstones_that_differs_from_the_rule_is_a_warning(tmp_path: Path) -> None:
     raw = make_log()
     compact(raw, horizon_ms=HORIZON_MS).write(tmp_path)

@@ -158,7 +158,7 @@ def unthrottle(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Remove the throttles of moves from topics, and from all brokers unless partitions move.
+    """Remove throttles, from brokers only if no partition moves.
 
     Topics keep no list of throttled replicas; brokers keep their rates for other moves.
 

@@ -21,6 +21,8 @@ MAX_RATES: Final = 10_000
 one for each user and quota. Clients choose their ids: a flood of them must reset no other rate."""
 OTHERS: Final = "<others>"
 """The client id of a shared rate."""
+MAX_SHARED_PAUSE_MS: Final = 10_000
+"""Limit of the throttle time for a shared rate: the excess may be that of other clients."""
 MAX_KEPT_LENGTH: Final = 128
 """Characters of a client id; of a longer one, the start and a hash are kept."""
 SHOWN: Final = 32
@@ -74,15 +76,17 @@ class ClientQuotas:
         if limit is None:
             return 0
         rate = self._rates.get(counted_as)
-        if rate is None and self._is_full(now_ms) and (CLIENT_ID, "") in names:
-            counted_as = (*counted_as[:2], OTHERS)
+        is_shared = rate is None and self._is_full(now_ms) and (CLIENT_ID, "") in names
+        if is_shared:
+            counted_as = (key, user, OTHERS)
             rate = self._rates.get(counted_as)
         if rate is None:
             rate = self._rates[counted_as] = Rate()
         else:
             self._rates.move_to_end(counted_as)
         rate.add(amount, now_ms)
-        rate.throttle_ms = rate.pause_ms(limit, now_ms)
+        pause_ms = rate.pause_ms(limit, now_ms)
+        rate.throttle_ms = min(pause_ms, MAX_SHARED_PAUSE_MS) if is_shared else pause_ms
         return rate.throttle_ms
 
     def uses(self, most: int) -> list[QuotaUse]:

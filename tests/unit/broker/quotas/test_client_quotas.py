@@ -3,7 +3,7 @@
 import pytest
 
 from broker.quotas import client_quotas
-from broker.quotas.client_quotas import ClientQuotas
+from broker.quotas.client_quotas import MAX_SHARED_PAUSE_MS, ClientQuotas
 from broker.quotas.entity import PRODUCER_BYTE_RATE, QuotaEntity
 from broker.quotas.rate import WINDOW_COUNT, WINDOW_MS
 from broker.security import principal
@@ -91,6 +91,19 @@ def test_a_flood_of_client_ids_resets_no_rate(monkeypatch: pytest.MonkeyPatch) -
     assert take(quotas, "bob", "etl") == 0, "a client with a quota of its own has its own rate"
     assert take(quotas, "bob", "etl", 2000) > 0
     assert take(quotas, "bob", "newer") == 0
+
+
+def test_the_excess_of_many_new_client_ids_delays_another_one_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_quotas, "MAX_RATES", 1)
+    quotas = ClientQuotas()
+    quota(quotas, 100, ("client-id", None))
+    take(quotas, "mallory", "first")
+    assert take(quotas, "mallory", "second", 10**9) == MAX_SHARED_PAUSE_MS
+    assert take(quotas, "mallory", "third") == MAX_SHARED_PAUSE_MS
+    assert take(quotas, "bob", "first of his") == 0, "the rate of another user"
+    assert take(quotas, "mallory", "first", 10**9) > MAX_SHARED_PAUSE_MS, "its own excess"
 
 
 def test_idle_rates_make_room_for_new_clients(monkeypatch: pytest.MonkeyPatch) -> None:

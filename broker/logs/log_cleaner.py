@@ -200,7 +200,8 @@ class LogCleaner:
             _log_round(cleaning, end)
         elif isinstance(end, CleaningFailed) and not cleaning.is_aborted:
             self.metrics.failure_count += 1
-            self._manager.note_failure(cleaning.partition, self._now_ms())
+            if not cleaning.has_lost_segments:
+                self._manager.note_failure(cleaning.partition, self._now_ms())
             # Back off, so that a lasting failure does not cause a busy loop.
             await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
 

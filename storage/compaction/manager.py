@@ -48,6 +48,11 @@ class Cleaning:
         """Whether the result is no longer wanted; the runner of the job should stop it."""
         return self._is_aborted or not self.log.config.is_compacted
 
+    @property
+    def has_lost_segments(self) -> bool:
+        """Whether retention or DeleteRecords has deleted segments that the job names."""
+        return self.log.segments[0].base_offset > self.job.segments[0].base_offset
+
     def abort(self) -> None:
         """Discard the result, and call `on_abort` the first time."""
         if not self._is_aborted:

@@ -71,6 +71,9 @@ def _read(directory: Path, offset: Offset) -> list[ProducerEntry] | None:
     path = segment_file(directory, offset, PRODUCER_SNAPSHOT_SUFFIX)
     try:
         return decode_snapshot(path.read_bytes())
+    except FileNotFoundError:
+        # An earlier read has removed it.
+        return None
     except CorruptSnapshotError as error:
         log.warning("snapshot.ignored", path=str(path), error=str(error))
         path.unlink()

@@ -18,7 +18,7 @@ from storage.disk.layout import CLEAN_SHUTDOWN
 from storage.errors import OutOfFilesError, OutOfOrderSequenceError, StorageError
 from storage.log.log import Log
 from storage.producers import producer_replay
-from storage.producers.producer_snapshots import snapshot_offsets, write_snapshot
+from storage.producers.producer_snapshots import read_newest, snapshot_offsets, write_snapshot
 from tests.faults import Fault, Injection, injected
 from tests.unit.storage.compacting import COMPACTED, clean
 from tests.unit.storage.faults import failing, path_of
@@ -236,6 +236,14 @@ def test_damaged_snapshot_is_rebuilt_from_the_log(directory: Path, was_clean: bo
         log = open_log(directory, CONFIG, was_clean=was_clean, recovery_point=30)
     assert "snapshot.ignored" in {each["event"] for each in captured}
     assert [repeat(log, sequence) for sequence in range(25, 30)] == [25, 26, 27, 28, 29]
+
+
+def test_a_damaged_snapshot_that_was_removed_is_passed_over(directory: Path) -> None:
+    written(directory).upkeep.close()
+    offsets = snapshot_offsets(directory)
+    (directory / f"{offsets[-1]:020d}.snapshot").write_bytes(b"")
+    assert read_newest(directory, offsets[-1:]) == (0, [])
+    assert read_newest(directory, offsets)[0] == offsets[-2]
 
 
 def test_snapshots_are_synced_with_their_segments(

@@ -101,7 +101,8 @@ def resolve(
     for name in sorted(filter(is_listener_key, originals)):
         listener = listener_of(name, found)
         if listener is None:
-            raise ConfigError(name, None, "has the prefix of a listener that does not exist")
+            reason = "has the prefix of a listener that does not exist, or is no key of one"
+            raise ConfigError(name, None, reason)
         if name != (spelling := in_small_letters(name, listener)):
             raise ConfigError(name, None, f"must be spelled {spelling}, or it has no effect")
     return found

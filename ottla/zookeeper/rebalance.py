@@ -271,7 +271,8 @@ class Rebalance:
 
     def _viewed(self, wanted: Mapping[Slot, str]) -> list[Effect]:
         kept = {slot for slot, thread in self.held.items() if wanted.get(slot) == thread}
-        if not self._keep_unmoved and not kept == self.held.keys() == wanted.keys():
+        is_unmoved = kept == self.held.keys() and self._claims() == wanted.keys()
+        if not (self._keep_unmoved or is_unmoved):
             kept = set()
         self._give = frozenset(self.held.keys() - kept) | (self._doubtful - wanted.keys())
         self._take = {slot: wanted[slot] for slot in wanted.keys() - kept}

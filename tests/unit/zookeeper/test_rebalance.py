@@ -254,6 +254,24 @@ def test_a_claimed_partition_that_is_unknown_to_the_brokers_is_started_again() -
     assert made.on(r.Released(S)) == []
 
 
+def test_without_keep_unmoved_an_unknown_partition_is_started_again_by_itself() -> None:
+    made = owning(A, keep_unmoved=False)
+    look_again(made)
+    assert made.on(r.Viewed(S, {A: "c-0", B: "c-0"})) == [r.Drain(S, frozenset({A}))]
+    made.on(r.Drained(S))
+    made.on(r.Released(S))
+    made.on(r.Claimed(S))
+    for _ in range(2):
+        made.on(r.Started(S, frozenset({B})))
+        made.on(r.Due(S))
+        assert made.on(r.Viewed(S, {A: "c-0", B: "c-0"})) == [r.Claim(S, {B: "c-0"})]
+        assert made.on(r.Claimed(S)) == [r.Start(S, frozenset({B}))]
+    made.on(r.Started(S, frozenset({B})))
+    made.on(r.Due(S))
+    # It moves away in the meantime, which is a rebalance.
+    assert made.on(r.Viewed(S, {A: "c-0"})) == [r.Drain(S, frozenset({A, B}))]
+
+
 def test_a_registration_of_unknown_outcome_is_repeated() -> None:
     made = machine()
     made.on(r.SessionBegan(S))

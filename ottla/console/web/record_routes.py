@@ -26,9 +26,10 @@ from ottla.console.web.event_stream import KEEP_ALIVE, Events, event
 TAIL_INTERVAL_S: Final = 0.25
 TAIL_BATCH_RECORDS: Final = 5_000
 TAIL_BATCH_BYTES: Final = 2 * MIB
-"""Number of records, and their size, per interval; a faster topic loses the others from view.
+"""Number of records, and their size, per interval.
 
-The consumer returns more than this size at once, so that a larger batch shows a faster topic.
+A topic that is faster twice in a row loses the others from view. The consumer returns
+more than this size at once, so that a larger batch shows a faster topic.
 """
 MAX_TAIL_ROWS: Final = 50
 """Number of records that one event shows; the page counts the others."""
@@ -70,8 +71,20 @@ def record_rows(records: Sequence[FoundRecord], form: Form) -> list[RecordRow]:
     ]
 
 
-def is_behind(consumer: Consumer, batch: Sequence[ConsumerRecord]) -> bool:
-    """Whether a tail that has read `batch` in one interval has to skip records to keep up."""
+class TailPace:
+    """Decides when a tail skips records: not for a burst that the next interval catches up with."""
+
+    def __init__(self) -> None:
+        self._was_behind = False
+
+    def has_to_skip(self, consumer: Consumer, batch: Sequence[ConsumerRecord]) -> bool:
+        """Whether a tail that has read `batch` in this interval has to skip records to keep up."""
+        was_behind = self._was_behind
+        self._was_behind = _is_behind(consumer, batch)
+        return was_behind and self._was_behind
+
+
+def _is_behind(consumer: Consumer, batch: Sequence[ConsumerRecord]) -> bool:
     if len(batch) == TAIL_BATCH_RECORDS:
         return True
     size_bytes = sum(len(record.key or b"") + len(record.value or b"") for record in batch)
@@ -135,9 +148,10 @@ class _Tail:
                 consumer.assign(await partitions_of(consumer, query))
                 await consumer.seek_to_end()
                 yield event("begun", "")
+                pace = TailPace()
                 while True:
                     batch = await consumer.fetch_batch(TAIL_BATCH_RECORDS, TAIL_QUIET_MS)
-                    is_skipping = is_behind(consumer, batch)
+                    is_skipping = pace.has_to_skip(consumer, batch)
                     yield self._rows(batch, query, is_skipping) if batch else KEEP_ALIVE
                     # Large records would otherwise stay in memory until the next ones arrive.
                     del batch

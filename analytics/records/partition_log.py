@@ -48,6 +48,8 @@ class PartitionLog:
     sound_end: int
     """The end of the last sound batch: `log_end`, unless committed records beyond are damaged."""
     topic_id: str | None = None
+    doubt: str | None = None
+    """Why the end of a transaction is uncertain, if it is."""
 
     @property
     def directory(self) -> str:
@@ -110,8 +112,9 @@ def choose_log(
 ) -> PartitionLog:
     """Return the first of several replicas in which the most offsets are visible and sound.
 
-    With `to_log_end`, records above the high watermark are visible too. With `may_lose_data`, a
-    transaction counts as ended if its marker may be damaged.
+    Of two with equally many, one whose transactions end certainly is preferred. With `to_log_end`,
+    records above the high watermark are visible too. With `may_lose_data`, a transaction counts as
+    ended if its marker may be damaged.
 
     Raises:
         RecordsUsageError: the replicas belong to different topics of the same name.
@@ -130,7 +133,10 @@ def choose_log(
             f"{logs[0].topic}-{logs[0].partition} has replicas with different topic ids, because "
             f"its topic was deleted and created again: {found}; read the directories of one topic"
         )
-    return max(logs, key=lambda log: min(log.end, log.sound_end))
+    chosen = max(logs, key=lambda log: (min(log.end, log.sound_end), log.doubt is None))
+    if chosen.doubt is not None and not may_lose_data:
+        raise DataLossError(chosen.doubt)
+    return chosen
 
 
 def _log_of(
@@ -142,8 +148,9 @@ def _log_of(
         log_end = max(sound_end, replica.high_watermark or 0)
     start = max(replica.log_start or 0, replica.first_base_offset)
     end = log_end if to_log_end else min(replica.committed_end(log_end), log_end)
+    doubt = None
     if isolation is Isolation.READ_COMMITTED and start < end:
-        end = _last_stable_offset(replica, start, end, may_lose_data=may_lose_data)
+        end, doubt = _last_stable_offset(replica, start, end, may_lose_data=may_lose_data)
     return PartitionLog(
         topic=replica.topic,
         partition=replica.partition,
@@ -153,6 +160,7 @@ def _log_of(
         log_end=log_end,
         sound_end=sound_end,
         topic_id=read_topic_id(read_bytes, replica.metadata, lambda _: None),
+        doubt=doubt,
     )
 
 
@@ -185,18 +193,24 @@ def _end_of_segments(segments: Sequence[SegmentFiles]) -> tuple[int, bool]:
     return end, is_damaged_beyond
 
 
-def _last_stable_offset(replica: ReplicaFiles, start: int, end: int, *, may_lose_data: bool) -> int:
-    """Return the first offset of the open transactions at `end`, or `end` without any."""
+def _last_stable_offset(
+    replica: ReplicaFiles, start: int, end: int, *, may_lose_data: bool
+) -> tuple[int, str | None]:
+    """Return the first offset of the open transactions at `end`, or `end` without any.
+
+    A transaction whose marker may lie in a damaged part is open, but ended with `may_lose_data`. If
+    there is one, a sentence says so.
+    """
     read_from, first_offsets = _open_at_snapshot(replica, start, end)
-    unsure: set[int] = set()
-    """Producers whose marker may lie in a damaged part."""
+    unsure: dict[int, int] = {}
+    """The first offset of each producer whose marker may lie in a damaged part."""
     reader = LogReader(replica.directory, read_from, end, may_lose_data=True, may_begin_later=True)
     lost_count = 0
     for piece in reader.pieces():
         if len(reader.lost) > lost_count:
             lost_count = len(reader.lost)
-            unsure.update(first_offsets)
-            first_offsets.clear()
+            unsure = first_offsets | unsure
+            first_offsets = {}
         header = piece.batch.header
         if not header.is_transactional:
             continue
@@ -205,14 +219,14 @@ def _last_stable_offset(replica: ReplicaFiles, start: int, end: int, *, may_lose
                 first_offsets.setdefault(header.producer_id, header.base_offset)
         elif is_end_of_transaction(piece.batch):
             first_offsets.pop(header.producer_id, None)
-            unsure.discard(header.producer_id)
+            unsure.pop(header.producer_id, None)
     if len(reader.lost) > lost_count:
-        unsure.update(first_offsets)
-        first_offsets.clear()
+        unsure = first_offsets | unsure
+        first_offsets = {}
     # Other damage is reported by the read itself, if it is read at all.
-    if unsure and not may_lose_data:
-        raise DataLossError(f"the end of a transaction may be {reader.lost[-1]}")
-    return min([end, *first_offsets.values()])
+    doubt = f"the end of a transaction may be {reader.lost[-1]}" if unsure else None
+    still_open = first_offsets if may_lose_data else first_offsets | unsure
+    return min([end, *still_open.values()]), doubt
 
 
 def _open_at_snapshot(replica: ReplicaFiles, start: int, end: int) -> tuple[int, dict[int, int]]:

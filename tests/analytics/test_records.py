@@ -332,6 +332,32 @@ def test_a_transaction_whose_marker_may_be_damaged_is_an_error_or_counts_as_ende
     assert skipped.end == 6
 
 
+@pytest.mark.parametrize("damaged", ["a", "b"])
+@pytest.mark.parametrize("may_lose_data", [False, True])
+def test_a_replica_without_a_damaged_marker_is_preferred(
+    tmp_path: Path, damaged: str, *, may_lose_data: bool
+) -> None:
+    batches = [data(0, 5, 0), marker(5, 5, COMMIT), data(6, 6, 0)]
+    for name in "ab":
+        directory = Log(segments=[(0, batches)]).write(tmp_path / name)
+        if name == damaged:
+            Segment(directory / f"{0:020d}.log").flip(1, 70)
+    places = [str(tmp_path / name) for name in "ab"]
+    found = find_logs(places, COMMITTED, may_lose_data=may_lose_data)[ORDERS]
+    sound = "b" if damaged == "a" else "a"
+    assert (found.directory, found.end) == (str(tmp_path / sound / "orders-0"), 6)
+
+
+def test_a_damaged_marker_is_an_error_if_the_sound_replica_ends_before_its_transaction(
+    tmp_path: Path,
+) -> None:
+    batches = [data(0, 5, 0), marker(5, 5, COMMIT), data(6, 6, 0), marker(11, 6, COMMIT)]
+    Log(segments=[(0, batches[:1])]).write(tmp_path / "a")
+    Segment(Log(segments=[(0, batches)]).write(tmp_path / "b") / f"{0:020d}.log").flip(3, 70)
+    with pytest.raises(DataLossError, match="the end of a transaction may be"):
+        find_logs([str(tmp_path / name) for name in "ab"], COMMITTED)
+
+
 def test_records_without_reliable_offsets_are_damage(tmp_path: Path) -> None:
     log = make_log(20)
     base, batches = log.segments[0]

@@ -151,8 +151,7 @@ class ReplicaAudit:
         table.load(earlier.key_table)
         log_start = max(self._scan.first_offset, replica.log_start or 0)
         bounds = earlier_bounds(earlier, log_start, rules)
-        # A ledger does not know the end of the log.
-        end = earlier.end_offset or MAX_OFFSET
+        end = MAX_OFFSET if earlier.is_ledger else earlier.end_offset
         start = max(bounds.start, log_start)
         self._compared.append(Compared(Check.PRESERVATION, BY_KEYS, start, end))
         limit = rules.finding_limit

@@ -29,7 +29,7 @@ from kafkawire.ids import TopicPartition
 from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.native import KeyTable
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
-from kafkawire.sentinels import MAX_OFFSET
+from kafkawire.sentinels import MAX_OFFSET, NO_OFFSET
 from logcheck.finding import Finding, Severity
 from logcheck.log_scan import LogScan
 from logcheck.log_view import Observer
@@ -61,7 +61,13 @@ class Snapshot:
     taken_ms: int
     first_offset: int
     end_offset: int
+    """The end of the committed records; `NO_OFFSET` in a ledger, which does not know it."""
     key_table: bytes
+
+    @property
+    def is_ledger(self) -> bool:
+        """Whether a producer has listed the keys, which are then not all keys of the log."""
+        return self.end_offset == NO_OFFSET
 
 
 def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) -> int:
@@ -201,14 +207,15 @@ def earlier_bounds(earlier: Snapshot, log_start: int, rules: Rules) -> Bounds:
         start=earlier.first_offset,
         end=MAX_OFFSET,
         log_start=log_start,
-        superseded_from=earlier.end_offset,
+        # Newer records may come from another producer: they excuse the absence of older ones.
+        superseded_from=0 if earlier.is_ledger else earlier.end_offset,
         # Other old records may or may not have been compacted since: both are right.
         stale_below=0,
         due_tombstones_ms=rules.due_tombstones_ms,
         is_decided=rules.now_ms - earlier.taken_ms < rules.delete_retention_ms,
         # A producer does not know the timestamps that a broker assigned.
-        compares_time=earlier.end_offset > 0,
-        may_lack_headers=earlier.end_offset == 0,
+        compares_time=not earlier.is_ledger,
+        may_lack_headers=earlier.is_ledger,
     )
 
 
@@ -269,7 +276,6 @@ def _ledger_snapshot(
         # Its producer has not looked at the log since, and others may have deleted its keys.
         taken_ms=max(row["timestamp_ms"] for row in ordered),
         first_offset=ordered[0]["offset"],
-        # Newer records may come from another producer: they excuse the absence of older ones.
-        end_offset=0,
+        end_offset=NO_OFFSET,
         key_table=table.export(),
     )

@@ -148,6 +148,23 @@ def test_a_snapshot_has_only_committed_records(tmp_path: Path, how: str) -> None
         assert [(each.damage, each.offset) for each in found if each.check == "S9"] == expected
 
 
+@pytest.mark.parametrize("how", ["open", "not replicated"])
+def test_an_audit_against_a_snapshot_without_committed_records_compares_nothing(
+    tmp_path: Path, how: str
+) -> None:
+    batches = transaction(b"k", 7, 0, None if how == "open" else COMMIT)
+    high_watermark = 0 if how == "not replicated" else None
+    raw = log_of(tmp_path / "raw", Log(segments=[(0, batches)], high_watermark=high_watermark))
+    file = tmp_path / "keys.parquet"
+    assert snapshot_logs([str(raw)], file, LIMIT) == 0
+    log_of(tmp_path / "later", Log(segments=[(0, one_each((0, b"k", b"v")))]))
+    rules = rules_at(file)
+    found = findings_of("compaction", tmp_path / "later", rules=rules, snapshot=str(file))
+    assert [(each.damage, each.severity) for each in found] == [
+        ("nothing_compared", Severity.WARNING)
+    ]
+
+
 def test_snapshot_of_a_damaged_log_is_refused_and_leaves_the_earlier_one(tmp_path: Path) -> None:
     root, file = tmp_path / "logs", tmp_path / "snapshots" / "keys.parquet"
     file.parent.mkdir()

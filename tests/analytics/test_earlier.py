@@ -94,6 +94,23 @@ def test_a_key_that_was_deleted_at_the_snapshot_and_came_back_is_a_warning(
     assert keys == ([("stale_value", 0, Severity.WARNING)] if is_back else [])
 
 
+def test_deleted_keys_that_came_back_beyond_the_limit_are_counted(tmp_path: Path) -> None:
+    keys = [b"key %d" % number for number in range(7)]
+    old = one_each(*((number, key, b"v") for number, key in enumerate(keys)))
+    deleted = one_each(*((number, key, None) for number, key in enumerate(keys, start=7)))
+    [other] = one_each((14, b"other", b"v"))
+    file = tmp_path / "keys.parquet"
+    raw = log_of(tmp_path / "raw", Log(segments=[(0, [*old, *deleted]), (14, [other])]))
+    snapshot_logs([str(raw)], file, LIMIT)
+    log_of(tmp_path / "clean", Log(segments=[(0, old), (14, [other])]))
+    rules = replace(rules_at(file, 2 * DAY_MS), finding_limit=5)
+    found = findings_of("compaction", tmp_path / "clean", rules=rules, snapshot=str(file))
+    *listed, more = [each for each in found if each.check == "S9"]
+    assert [each.offset for each in listed] == list(range(5))
+    assert (more.damage, more.offset, more.more) == ("stale_value", None, 1)
+    assert {each.severity for each in (*listed, more)} == {Severity.WARNING}
+
+
 ABORT, COMMIT = 0, 1
 
 

@@ -281,7 +281,8 @@ class Group:
             self.judge_falls({name: int(data or b"0") for name, data in texts.items()})
 
     async def stir(self) -> None:
-        """Start, stop and crash members, and let the topic grow."""
+        """Start, stop and crash members, and let the topic grow; one more joins in any case."""
+        await self.join()
         while not self.world.is_over:
             await asyncio.sleep(self.chance.uniform(0.2, 1.0 if self.is_stormy else 4.0))
             names = list(self.members)

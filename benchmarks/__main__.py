@@ -47,8 +47,9 @@ LOADS: Final = {
 }
 INTRODUCTION: Final = """# Benchmarks
 
-Written by `make bench`; `python -m benchmarks NAME ...` repeats some of the loads. Every figure is
-a median of alternating runs, and its reference ran in the same minute on the same machine. Read the
+Written by `make bench`; `python -m benchmarks NAME ...` repeats some of the loads. Most figures
+are medians of alternating runs, with a reference in the same minute on the same machine; audits, a
+start with many segments and the creation of a topic were measured once. Read the
 ratios: absolute figures differ from machine to machine. A load on one broker pins its process to
 one core and the generator to another.
 

@@ -82,7 +82,8 @@ def configuration_page() -> str:
     return (
         "# Configuration\n\n"
         + GENERATED
-        + "Names, types and defaults are Kafka's. `ottla broker server.properties` reads a file "
+        + "Names, types and defaults are Kafka's, except where a row says otherwise. `ottla broker "
+        "server.properties` reads a file "
         "of `key=value` lines; `--override key=value` replaces one of them. Unknown keys are "
         "logged as a warning, without their values. A broker refuses keys of TLS and SASL that it "
         "does not serve, and keys of a cluster without ZooKeeper (`process.roles`) or tiered "
@@ -123,8 +124,9 @@ def _dynamic_section() -> str:
         "one broker takes precedence over a value for all brokers, then the file, then the "
         "default. Topics inherit the `log.*` keys and the others that a topic config names. "
         "`num.replica.fetchers` and `num.recovery.threads.per.data.dir` take effect at the next "
-        "start; other thread pool sizes are accepted without effect, because there are no such "
-        "pools. `advertised.listeners` can be changed for one broker only; it then replaces its "
+        "start. Of `background.threads` only the value in the file counts, and `num.io.threads` "
+        "and `num.network.threads` have no effect, because there are no such pools. "
+        "`advertised.listeners` can be changed for one broker only; it then replaces its "
         "registration, and clients and other brokers find it at the new addresses.\n\n"
         + ", ".join(_code(name) for name in sorted(DYNAMIC_KEYS))
         + ".\n\nThese keys exist only as dynamic keys:\n\n"
@@ -150,7 +152,9 @@ def protocol_page() -> str:
         "# Protocol\n\n"
         + GENERATED
         + "Kafka's APIs, by key. A broker offers the *advertised* versions to clients: they all "
-        "work. The codec reads and writes the *decodable* versions; each is tested against code "
+        "work, except for Produce 0 to 2, which are refused. They are listed because many releases "
+        "of librdkafka stop compressing without them (KAFKA-18659). The codec reads and writes the "
+        "*decodable* versions; each is tested against code "
         "generated from Kafka's own schemas. Messages have compact lengths and tagged fields from "
         "the *flexible* version on.\n\n"
         + table(("Key", "API", "Advertised", "Decodable", "Flexible"), rows)

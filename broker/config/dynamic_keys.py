@@ -4,8 +4,9 @@ The list is Kafka's, without listeners and their security: this broker fixes the
 refuses to change them, like every other fixed key. Only their advertised addresses, and files of
 keys and certificates, may change, for one broker. Keys that size a thread pool are accepted and
 checked like Kafka does. The sizes for replica fetchers and recovery take effect at the next start,
-the others never, as their pools do not exist. A key that is unknown to the broker is kept for other
-programs; its value is not shown, because it may be a secret.
+the others never: the file alone sizes the background pool, and there are no other pools. A key that
+is unknown to the broker is kept for other programs; its value is not shown, because it may be a
+secret.
 Source: DynamicBrokerConfig, DynamicConfig, QuotaConfigs of Kafka 3.9.
 """
 

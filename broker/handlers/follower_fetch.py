@@ -266,13 +266,14 @@ class FollowerFetch:
         sent: list[Key] = []
         for key, data, is_complete in self._found or self._read_active():
             marks = (data.high_watermark, data.log_start_offset)
-            if size_bytes := self._sizes.get(key):
+            size_bytes = self._sizes.get(key, 0)
+            if size_bytes:
                 self._replicas.table.traffic.of(key[0]).replication_bytes_out += size_bytes
                 self._replicas.followers.on_sent(key, size_bytes, self._handler.clock_ms())
             if not self._is_empty(key) or session.must_send(key, marks):
                 topics.setdefault(key[0], []).append(data)
                 sent.append(key)
-            session.on_sent(key, marks, is_complete=is_complete)
+            session.on_sent(key, marks, is_complete=is_complete, has_records=size_bytes > 0)
         session.on_response(sent)
         responses = [
             FetchableTopicResponse(

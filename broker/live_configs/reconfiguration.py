@@ -86,7 +86,7 @@ class Reconfiguration:
     def on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Apply the configs of a topic to its logs."""
         config = self._topics.log_config(topic)
-        self._replicas.update_topic_config(topic, config)
+        self._replicas.update_topic_configs({topic: config})
         if UNCLEAN_KEY in overrides and config.unclean_leader_election_enable:
             self._controller.on_unclean_election_enabled(topic)
 
@@ -99,8 +99,10 @@ class Reconfiguration:
             self._mover.limit_rate(self._moves_rate)
 
     def _on_topic_defaults(self, old: BrokerConfig, new: BrokerConfig) -> None:
-        for topic in {replica.topic_partition.topic for replica in self._replicas}:
-            self._replicas.update_topic_config(topic, self._topics.log_config(topic))
+        topics = {replica.topic_partition.topic for replica in self._replicas}
+        self._replicas.update_topic_configs(
+            {topic: self._topics.log_config(topic) for topic in topics}
+        )
         self._controller.reconfigure(new)
         was_unclean = old.topic_defaults.unclean_leader_election_enable
         if new.topic_defaults.unclean_leader_election_enable and not was_unclean:

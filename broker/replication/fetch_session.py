@@ -146,13 +146,18 @@ class FollowerSession:
         """Whether a response must carry `marks` even without records."""
         return self.is_full or self.sent.get(key) != marks
 
-    def on_sent(self, key: Key, marks: Marks, *, is_complete: bool) -> None:
-        """Note the marks in a response; with `is_complete` the follower then lacks no record."""
+    def on_sent(
+        self, key: Key, marks: Marks, *, is_complete: bool, has_records: bool = False
+    ) -> None:
+        """Note the marks in a response; with `is_complete` the follower then lacks no record.
+
+        The next response begins with the partitions of which this one has no records, as in Kafka:
+        it had no room for them.
+        """
         self.sent[key] = marks
         if is_complete:
             self.active.pop(key, None)
-        else:
-            # Moved to the end, so that the next response begins with other partitions.
+        elif has_records:
             self.active.pop(key, None)
             self.active[key] = None
 

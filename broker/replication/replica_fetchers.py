@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from zlib import crc32
 
 import structlog
 
@@ -127,8 +128,10 @@ class ReplicaFetchers:
             await asyncio.wait(self._ending)
 
     def _fetcher_of(self, replica: Replica) -> FetcherId:
-        index = replica.topic_partition.partition % max(1, self._config.num_replica_fetchers)
-        return replica.leader, index
+        topic, partition = replica.topic_partition
+        # The first partitions of all topics are spread, too; they may be the only ones.
+        place = crc32(topic.encode()) + partition
+        return replica.leader, place % max(1, self._config.num_replica_fetchers)
 
     def _fetcher(self, fetcher_id: FetcherId) -> Fetcher:
         fetcher = self._fetchers.get(fetcher_id)

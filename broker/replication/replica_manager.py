@@ -10,7 +10,7 @@ the manager: `roles` handles the requests of controllers, `followers` the fetche
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from broker.cluster.control_fence import ControlFence
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
@@ -158,11 +158,12 @@ class ReplicaManager:
             self._reconsider_high_watermarks()
         self._live_brokers = live
 
-    def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """Apply a topic's changed configs to its partitions on this broker."""
+    def update_topic_configs(self, configs: Mapping[str, LogConfig]) -> None:
+        """Apply the changed configs of topics to their partitions on this broker."""
         now_ms = self._clock_ms()
         for replica in self.table:
-            if replica.topic_partition.topic != topic:
+            config = configs.get(replica.topic_partition.topic)
+            if config is None:
                 continue
             replica.update_config(config)
             if not config.is_compacted:

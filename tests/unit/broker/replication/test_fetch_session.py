@@ -130,7 +130,14 @@ def test_marks_are_repeated_for_a_follower_that_starts_over() -> None:
 
 def test_incomplete_partition_stays_active_behind_the_others() -> None:
     session = begin(FetchSessions(1))
-    session.on_sent(T0, (0, 0), is_complete=False)
+    session.on_sent(T0, (0, 0), is_complete=False, has_records=True)
+    assert list(session.active) == [T1, T0]
+
+
+def test_partitions_for_which_a_response_has_no_room_come_first_in_the_next_one() -> None:
+    session = begin(FetchSessions(1))
+    session.on_sent(T0, (0, 0), is_complete=False, has_records=True)
+    session.on_sent(T1, (0, 0), is_complete=False)
     assert list(session.active) == [T1, T0]
 
 

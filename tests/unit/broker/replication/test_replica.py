@@ -108,14 +108,14 @@ async def test_config_change_updates_min_isr(world: World) -> None:
     leadership = world.replicate_to(min_insync_replicas=2)
     append(world, b"a")
     assert world.replica.high_watermark == 0
-    world.replicas.update_topic_config("t", LogConfig(min_insync_replicas=1))
+    world.replicas.update_topic_configs({"t": LogConfig(min_insync_replicas=1)})
     assert (leadership.limits.min_insync_replicas, world.replica.high_watermark) == (1, 1)
 
 
 async def test_config_change_stops_the_cleaning_of_a_topic_that_is_no_longer_compacted(
     world: World,
 ) -> None:
-    world.replicas.update_topic_config("t", replace(COMPACTED, segment_bytes=100))
+    world.replicas.update_topic_configs({"t": replace(COMPACTED, segment_bytes=100)})
     append(world, b"a")
     append(world, b"b")
     high_watermark = world.log.log_end_offset
@@ -127,9 +127,9 @@ async def test_config_change_stops_the_cleaning_of_a_topic_that_is_no_longer_com
     assert cleaning is not None
     kills: list[None] = []
     cleaning.on_abort = lambda: kills.append(None)
-    world.replicas.update_topic_config("t", COMPACTED)
+    world.replicas.update_topic_configs({"t": COMPACTED})
     assert not kills
-    world.replicas.update_topic_config("t", LogConfig())
+    world.replicas.update_topic_configs({"t": LogConfig()})
     assert cleaning.is_aborted
     assert len(kills) == 1
 

@@ -111,7 +111,7 @@ async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
     try:
         if not await _start_unless(stopping, node):
             log.info("broker.stopped")
-            return EXIT_OK
+            return _exit_code(node)
     except StartupError as error:
         log.error("broker.not_started", error=str(error))
         return EXIT_FAILED
@@ -124,6 +124,11 @@ async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
     await stopping.wait()
     manager.stopping()
     await node.stop()
+    return _exit_code(node)
+
+
+def _exit_code(node: Node) -> int:
+    """Return the exit code after `node` has stopped, and log the reason of a failure."""
     if node.failed.done():
         log.error("broker.failed", error=node.failed.result())
         return EXIT_FAILED

@@ -40,8 +40,13 @@ class LogDirFailure:
         self._watched: tuple[Logs, ReplicaManager] | None = None
 
     def watch(self, logs: Logs, replicas: ReplicaManager) -> None:
-        """From now on, take replicas offline when their directory fails."""
+        """From now on, take replicas offline when their directory fails.
+
+        Raises:
+            LogDirOfflineError: all directories have failed already.
+        """
         self._watched = logs, replicas
+        logs.table.check_any_online()
 
     def on_failed(self, path: Path) -> None:
         """Hand the failure to the loop. Safe to call from any thread."""

@@ -16,6 +16,8 @@ LIMITED: Final = frozenset(
         "connection.handshake_failed",
         "connection.refused",
         "connection.rejected",
+        "control_request.from_elsewhere",
+        "control_request.unproven",
     }
 )
 """The events that need no authentication. Their key `client_host` is the host."""

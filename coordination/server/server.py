@@ -162,11 +162,13 @@ class Server:
 
     def _expire(self, session: Session) -> None:
         self.metrics.expired_count += 1
-        log.info(
-            "session.expired",
-            session_id=hex(session.session_id),
-            timeout_ms=session.timeout_ms,
-        )
+        # Sessions cost a stranger nothing, and lines of the log would fill the disk.
+        if session.was_authenticated:
+            log.info(
+                "session.expired",
+                session_id=hex(session.session_id),
+                timeout_ms=session.timeout_ms,
+            )
         self.service.close_session(session.session_id, cxid=0, wall_ms=self.wall_clock_ms())
         if isinstance(session.connection, Connection):
             session.connection.close()
@@ -226,6 +228,7 @@ class Server:
         connection.is_authenticated = self._authentication.is_sufficient(identities)
         if connection.is_authenticated and connection.session is not None:
             self._awaiting_handshake.pop(connection, None)
+            connection.session.was_authenticated = True
 
     def on_disconnected(self, connection: Connection, *, by_peer: bool) -> None:
         """Forget a lost connection; its session is kept."""
@@ -239,7 +242,7 @@ class Server:
         if session is None or session.connection is not connection:
             return
         session.connection = None
-        if connection.has_new_session and not connection.is_authenticated:
+        if not session.was_authenticated:
             # Nobody needs it: no request was allowed.
             self.service.sessions.shorten(session, self._now_ms())
         elif by_peer and session.has_linger and not self.is_stopping:
@@ -287,7 +290,7 @@ class Server:
         now_ms, wall_ms = self._now_ms(), self.wall_clock_ms()
         if request.session_id == 0:
             session = self.service.open_session(timeout_ms, now_ms=now_ms, wall_ms=wall_ms)
-            connection.has_new_session = True
+            session.was_authenticated = False
         else:
             found = self.service.sessions.find(request.session_id)
             if found is None or not self._passwords.accept(request.session_id, request.passwd):
@@ -296,6 +299,8 @@ class Server:
             if isinstance(session.connection, Connection):
                 session.connection.close()
             self.service.reattach(session, timeout_ms, now_ms=now_ms, wall_ms=wall_ms)
+        if connection.is_authenticated:
+            session.was_authenticated = True
         session.connection = connection
         session.has_linger = request.protocol_version == LINGER_PROTOCOL
         connection.session, connection.session_id = session, session.session_id

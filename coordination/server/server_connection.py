@@ -119,8 +119,6 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self.session: Session | None = None
         self.session_id = 0
-        self.has_new_session = False
-        """Whether the session began on this connection."""
         self.identities: Sequence[Identity] = ()
         self.is_authenticated = False
         """Whether the identities suffice to use the coordinator."""

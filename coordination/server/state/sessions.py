@@ -13,6 +13,8 @@ from typing import Final
 from coordination.protocol.messages import PASSWORD_BYTES
 
 ZOOKEEPER_PASSWORD_SALT: Final = 0xB3415C00
+MAX_EXPIRED: Final = 500
+"""Sessions that expire in one turn of the loop. A client may begin thousands, and leave."""
 _MULTIPLIER: Final = 0x5DEECE66D
 _MASK48: Final = (1 << 48) - 1
 _SERVER_ID_SHIFT: Final = 56
@@ -23,6 +25,8 @@ class Session:
     """One live session; `connection` is its current connection, if any.
 
     `changed_zxid` is the last transaction about the session itself; 0 if it was recovered.
+    `was_authenticated` is false until a client with a sufficient identity uses the session; a
+    recovered session counts as used.
     """
 
     __slots__ = (
@@ -33,6 +37,7 @@ class Session:
         "queued_ms",
         "session_id",
         "timeout_ms",
+        "was_authenticated",
     )
 
     def __init__(self, session_id: int, timeout_ms: int, now_ms: int) -> None:
@@ -42,6 +47,7 @@ class Session:
         self.queued_ms = self.deadline_ms
         self.has_linger = False
         self.changed_zxid = 0
+        self.was_authenticated = True
         self.connection: object | None = None
 
 
@@ -103,9 +109,12 @@ class SessionTable:
             session.deadline_ms = min(session.deadline_ms + by_ms, latest_ms)
 
     def expired(self, now_ms: int) -> list[Session]:
-        """Return the sessions whose deadline has passed; the caller closes them."""
-        found = []
-        while self._heap and self._heap[0][0] <= now_ms:
+        """Return at most `MAX_EXPIRED` sessions whose deadline has passed.
+
+        The caller closes them, and calls again in its next turn.
+        """
+        found: list[Session] = []
+        while self._heap and self._heap[0][0] <= now_ms and len(found) < MAX_EXPIRED:
             queued_ms, session_id = heapq.heappop(self._heap)
             session = self._sessions.get(session_id)
             if session is None or session.queued_ms != queued_ms:

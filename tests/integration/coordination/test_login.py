@@ -9,7 +9,14 @@ from coordination.client import Client, Login, SessionState
 from coordination.client.patterns import end_dead_session, retry_read
 from coordination.errors import NoAuthError, OperationError
 from coordination.protocol import jute
-from coordination.protocol.messages import Acl, AuthRequest, OpCode, PathRequest, SaslToken
+from coordination.protocol.messages import (
+    Acl,
+    AuthRequest,
+    ConnectResponse,
+    OpCode,
+    PathRequest,
+    SaslToken,
+)
 from tests.integration.coordination.conftest import StartCoordinator
 from tests.integration.coordination.process import Coordinator, RawClient, four_letter, wait_until
 from tests.waiting import DEADLINE_S, until
@@ -165,6 +172,27 @@ async def test_a_flood_of_failed_logins_leaves_no_session(closed: Coordinator) -
         await until(lambda: sessions(closed) == 1, "the end of the sessions")
         assert await client.exists("/") is not None
         assert client.state is SessionState.CONNECTED
+
+
+async def test_sessions_of_strangers_end_soon_and_without_a_line(closed: Coordinator) -> None:
+    client = Client(closed.address, login=BOB)
+    await client.connect(timeout_s=DEADLINE_S)
+    await asyncio.to_thread(begin_sessions, closed.port)
+    await until(lambda: sessions(closed) == 1, "the end of the sessions")
+    await client.abandon()
+    await until(lambda: "session.expired" in closed.log.read_text(), "the line about the user")
+    assert closed.log.read_text().count("session.expired") == 1
+
+
+def begin_sessions(port: int) -> None:
+    """Begin sessions without a login; resume some on other connections."""
+    for number in range(FLOOD):
+        with RawClient(port, 60_000) as first, RawClient(port, 60_000) as second:
+            begun = first.shake_hands()
+            assert begun is not None
+            assert isinstance(begun.record, ConnectResponse)
+            if number % 2:
+                second.shake_hands(begun.record.session_id, begun.record.passwd or b"")
 
 
 def flood(port: int) -> None:

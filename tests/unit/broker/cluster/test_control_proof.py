@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.cluster import control_proof
 from broker.cluster.control_fence import ControlFence
@@ -16,6 +17,7 @@ from coordination import errors
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
+from monitoring.log_limits import LIMITED
 from tests.waiting import until
 
 NODES = Evidence(
@@ -125,6 +127,17 @@ async def test_sender_at_another_address_than_the_controller_is_not_confirmed() 
     world = World()
     assert await world.proof.check(claim(), From(client_host="10.0.0.9")) is None
     assert not world.proof.is_known(claim(), From(client_host="10.0.0.9"))
+
+
+async def test_the_lines_about_refused_senders_are_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(control_proof, "LOOK_PAUSE_S", 0)
+    with capture_logs() as lines:
+        await World().proof.check(claim(epoch=2**31 - 1), From())
+        await World().proof.check(claim(), From(client_host="10.0.0.9"))
+    assert [each["client_host"] for each in lines] == ["10.0.0.2", "10.0.0.9"]
+    assert {each["event"] for each in lines} <= LIMITED
 
 
 async def test_expired_session_refuses_every_controller() -> None:

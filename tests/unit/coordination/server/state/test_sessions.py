@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from coordination.server.state import sessions
 from coordination.server.state.sessions import (
     Passwords,
     SessionTable,
@@ -66,6 +67,23 @@ def test_an_expired_session_is_returned_until_it_is_removed() -> None:
     assert table.expired(101) == [session]
     table.remove(1)
     assert table.expired(500) == []
+
+
+def test_sessions_that_expire_together_are_returned_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "MAX_EXPIRED", 2)
+    table = SessionTable()
+    expected = [table.add(number, 100, 0) for number in range(3)]
+    found = []
+    for _ in range(2):
+        assert (table.next_check_ms() or 0) <= 101
+        turn = table.expired(101)
+        found.append(len(turn))
+        for session in turn:
+            expected.remove(session)
+            table.remove(session.session_id)
+    assert (found, expected) == ([2, 1], [])
 
 
 def test_a_stall_extends_all_deadlines() -> None:

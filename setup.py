@@ -61,14 +61,26 @@ def twins():
     return cythonize(modules, build_dir="build/cython", include_path=include_path, quiet=True)
 
 
-def remove_former(state):
-    """Remove binaries that were compiled from sources in another state."""
-    for old in Path("speedups").glob("binaries_*"):
+def remove_former(folder, state):
+    """Remove binaries in `folder` that were compiled from sources in another state."""
+    for old in folder.glob("binaries_*"):
         if not old.name.endswith(state):
             shutil.rmtree(old)
-    for old in Path("speedups").glob("*__mypyc*"):
+    for old in folder.glob("*__mypyc*"):
         if state not in old.name:
             old.unlink()
+
+
+def clear_build(state):
+    """Remove all but current binaries from the folders in which setuptools gathers a wheel.
+
+    It packs them whole, with the modules and binaries that only an earlier build had.
+    """
+    for library in Path("build").glob("lib*"):
+        for path in library.rglob("*"):
+            if path.is_file() and path.suffix != ".so":
+                path.unlink()
+        remove_former(library / "speedups", state)
 
 
 def hot_modules():
@@ -79,7 +91,7 @@ def hot_modules():
         return []
     hot = runpy.run_path("speedups/modules.py")
     groups, state = hot["GROUPS"], hot["sources_state"](Path())
-    remove_former(state)
+    remove_former(Path("speedups"), state)
     binaries = Path("speedups", hot["folder_name"](state))
     files = {group: [] for group in groups}
     for group, paths in files.items():
@@ -121,6 +133,7 @@ for extension in extensions:
     # Set here, because both compilers create new extensions without this attribute.
     extension.optional = True
 
+clear_build(runpy.run_path("speedups/modules.py")["sources_state"](Path()))
 setup(
     ext_modules=extensions,
     options={

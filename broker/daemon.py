@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -23,11 +22,10 @@ from broker.node import Node
 from coordination.errors import OUT_OF_THREADS, is_out_of_threads
 from speedups.file_limit import raise_file_limit
 from speedups.service_manager import ServiceManager
+from speedups.stop_signals import stop_at_signals
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
-STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-KILL_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (10_000, 10, 10)
 """High, as requests leave no cycles and one for a thousand partitions makes 50,000 objects."""
 KAFKA_OPTIONS: Final = "KAFKA_OPTS"
@@ -84,28 +82,11 @@ def run(config: BrokerConfig, levels: LogLevels) -> int:
     return code
 
 
-def _stop_at_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    """Set `stopping` at the first signal; a second SIGTERM or SIGINT ends the process at once.
-
-    A terminal that closes may send SIGHUP twice, from the shell and from the system.
-    """
-
-    def on_signal() -> None:
-        for each in KILL_SIGNALS:
-            loop.remove_signal_handler(each)
-        stopping.set()
-
-    for number in STOP_SIGNALS:
-        # Under nohup, SIGHUP must stay ignored.
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, on_signal)
-
-
 async def _serve(config: BrokerConfig, levels: LogLevels) -> int:
     loop = asyncio.get_running_loop()
     manager = ServiceManager()
     stopping = asyncio.Event()
-    _stop_at_signals(loop, stopping)
+    stop_at_signals(loop, stopping)
     node = Node(config, loop, levels)
     node.failed.add_done_callback(lambda _: stopping.set())
     try:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from coordination.server.coordinator import Coordinator
 from coordination.server.coordinator_config import CoordinatorConfig
 from speedups.file_limit import raise_file_limit
 from speedups.service_manager import ServiceManager
+from speedups.stop_signals import stop_at_signals
 
 GC_THRESHOLDS: Final = (100_000, 20, 1000)
 # Limits the wait of the sync thread for the interpreter lock after fdatasync.
@@ -51,12 +51,12 @@ async def serve(
 async def run_until_signal(
     config: CoordinatorConfig, directory: Path, on_ready: Callable[[int], None]
 ) -> None:
-    """Run until SIGTERM, SIGINT or, unless ignored as under nohup, SIGHUP."""
+    """Run until SIGTERM, SIGINT or, unless ignored as under nohup, SIGHUP.
+
+    A second SIGTERM or SIGINT ends the process at once, which loses no acknowledged change.
+    """
     raise_file_limit()
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, stop.set)
+    stop_at_signals(asyncio.get_running_loop(), stop)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     await serve(config, directory, on_ready=on_ready, stop=stop)

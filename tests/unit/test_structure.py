@@ -162,8 +162,7 @@ SEAMS = {
         "ottla.testing.workplace",
     },
     "process": {
-        "broker.daemon",
-        "coordination.daemon",
+        "speedups.stop_signals",
         "coordination.server.coordinator",
         "coordination.server.disk.snapshotter",
         "ottla.cli.__main__",

@@ -1,9 +1,7 @@
-"""Signals and exit code of a broker's process: `broker.daemon`."""
+"""Exit code of a broker's process: `broker.daemon`."""
 
 import asyncio
 import gc
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +9,7 @@ from structlog.testing import capture_logs
 
 from broker import daemon
 from broker.config.broker_config import BrokerConfig
-from broker.daemon import EXIT_FAILED, KILL_SIGNALS, STOP_SIGNALS, _serve, _stop_at_signals
+from broker.daemon import EXIT_FAILED, _serve
 from broker.log_levels import LogLevels
 
 
@@ -46,22 +44,3 @@ async def test_a_failure_during_the_start_is_logged_and_is_the_exit_code(
             code = await _serve(BrokerConfig(), LogLevels())
     failures = [each["error"] for each in lines if each["event"] == "broker.failed"]
     assert (code, failures) == (EXIT_FAILED, ["no log dir is left"])
-
-
-async def test_a_second_hangup_does_not_end_the_process() -> None:
-    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
-    own = [signal.getsignal(each) for each in KILL_SIGNALS]
-    _stop_at_signals(loop, stopping)
-    try:
-        os.kill(os.getpid(), signal.SIGHUP)
-        async with asyncio.timeout(10):
-            await stopping.wait()
-        # A second one of the others ends it, as before the start.
-        assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        for each in STOP_SIGNALS:
-            loop.remove_signal_handler(each)
-        for number, handler in zip(KILL_SIGNALS, own, strict=True):
-            signal.signal(number, handler)

@@ -111,3 +111,5 @@ class Identity:
 
     member_id: MemberId = NO_MEMBER_ID
     generation: int = NO_GENERATION
+    is_joining: bool = False
+    """Whether the member is joining the next generation, which the coordinator may have begun."""

@@ -275,7 +275,9 @@ class ConsumerGroup:
             is_held = len(held) == len(partitions) and self._reading.held(partitions) == held
             if not (is_held and self._member.is_confirmed):
                 raise CommitFailedError(self._config.group_id)
-            return Identity(self._member.member_id, self._member.generation)
+            return Identity(
+                self._member.member_id, self._member.generation, self.session.is_joining
+            )
 
         return member
 

@@ -154,11 +154,15 @@ class OffsetStore:
         offsets: Mapping[TopicPartition, CommittedOffset],
         author: Author,
     ) -> None:
+        sent_by = Identity()
+
         def request(version: int) -> OffsetCommitRequest:
+            nonlocal sent_by
             # Built once there is a connection: the membership may end during the lookup of the
             # coordinator.
             del version
-            return self._commit_request(offsets, author())
+            sent_by = author()
+            return self._commit_request(offsets, sent_by)
 
         response = await self._coordinator.request(request, OffsetCommitResponse)
         results = {
@@ -167,6 +171,11 @@ class OffsetStore:
             for result in topic.partitions
         }
         call.on_stored(each for each in offsets if results.get(each) == ErrorCode.NONE)
+        if ErrorCode.ILLEGAL_GENERATION in results.values():
+            now = author()
+            if now.is_joining or now.generation != sent_by.generation:
+                # The next generation has begun, and this member keeps the partitions in it.
+                raise self._coordinator.refusal(ErrorCode.REBALANCE_IN_PROGRESS)
         refused = [
             self._refused(code, each) for each, code in results.items() if code != ErrorCode.NONE
         ]

@@ -102,6 +102,11 @@ class GroupSession:
         """The subscribed topics."""
         return self._topics
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether this consumer joins the next generation, or is about to."""
+        return self._is_joining or self._join_needed.is_set()
+
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
         """Read `topics` as a member of the group; join in the background."""
         self._forget_errors()

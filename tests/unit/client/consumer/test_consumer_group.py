@@ -85,7 +85,7 @@ class FakeCoordinator:
         self.heartbeat_count = 0
         self.timeouts_s: dict[type, float | None] = {}
         """Time limit of the last request, by the type of its response."""
-        held = (JoinGroupResponse, HeartbeatResponse, LeaveGroupResponse)
+        held = (JoinGroupResponse, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse)
         self.may_answer = {each: asyncio.Event() for each in held}
         for event in self.may_answer.values():
             event.set()
@@ -122,7 +122,10 @@ class FakeCoordinator:
             await asyncio.Event().wait()
         if response_type is OffsetCommitResponse:
             self.commits.append(sent)
-            row = OffsetCommitResponsePartition(partition_index=0, error_code=self.commit_error)
+            is_past = sent.member_id and sent.generation_id_or_member_epoch != self.generation
+            code = ErrorCode.ILLEGAL_GENERATION if is_past else self.commit_error
+            row = OffsetCommitResponsePartition(partition_index=0, error_code=code)
+            await self.may_answer[OffsetCommitResponse].wait()
             return OffsetCommitResponse(
                 topics=[OffsetCommitResponseTopic(name=T0.topic, partitions=[row])]
             )
@@ -434,6 +437,43 @@ async def test_an_older_commit_does_not_cover_a_reassigned_partition(rig: Rig) -
     rig.reading.add([T0])
     with pytest.raises(CommitFailedError):
         await commit
+
+
+@pytest.mark.parametrize("joins_first", [True, False])
+async def test_a_commit_that_meets_the_next_generation_is_sent_again_under_it(
+    joins_first: bool,
+) -> None:
+    """The coordinator has completed the join, and the member does not know it yet."""
+    rig = Rig(assignor="cooperative-sticky", enable_auto_commit=False)
+    await rig.join()
+    rig.coordinator.may_answer[JoinGroupResponse].clear()
+    rig.coordinator.may_answer[OffsetCommitResponse].clear()
+    rig.coordinator.join_begins.clear()
+    rig.group.subscribe([T0.topic], RebalanceListener())
+    async with asyncio.timeout(10):
+        await rig.coordinator.join_begins.wait()
+    rig.coordinator.generation = 2
+    commit = asyncio.ensure_future(rig.group.commit({T0: at(5)}))
+    await until(lambda: bool(rig.coordinator.commits), "the first attempt")
+    if joins_first:
+        rig.coordinator.may_answer[JoinGroupResponse].set()
+        await until(lambda: rig.group.session._member.generation == 2, "the end of the join")
+        rig.coordinator.may_answer[OffsetCommitResponse].set()
+    else:
+        rig.coordinator.may_answer[OffsetCommitResponse].set()
+        await until(lambda: commit.done() or len(rig.coordinator.commits) > 1, "its refusal")
+        rig.coordinator.may_answer[JoinGroupResponse].set()
+    await commit
+    generations = [each.generation_id_or_member_epoch for each in rig.coordinator.commits]
+    assert (generations[0], generations[-1]) == (1, 2)
+    await rig.stop()
+
+
+async def test_a_commit_of_an_earlier_generation_fails_without_a_join(rig: Rig) -> None:
+    await rig.join()
+    rig.coordinator.generation = 2
+    with pytest.raises(CommitFailedError):
+        await rig.group.commit({T0: at(5)})
 
 
 async def test_without_a_subscription_offsets_are_committed_without_membership(rig: Rig) -> None:

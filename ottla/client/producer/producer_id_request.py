@@ -12,6 +12,7 @@ from ottla.client.argument import MAX_INT32
 from ottla.client.errors import (
     OttlaError,
     ProtocolError,
+    TokenProviderError,
     UnsupportedVersionError,
     broker_error,
 )
@@ -88,4 +89,4 @@ def require_identity(response: InitProducerIdResponse) -> None:
 
 
 def _may_pass(error: OttlaError) -> bool:
-    return error.retriable or isinstance(error, ProtocolError)
+    return error.retriable or isinstance(error, ProtocolError | TokenProviderError)

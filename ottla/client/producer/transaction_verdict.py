@@ -16,6 +16,7 @@ from ottla.client.errors import (
     OttlaError,
     ProtocolError,
     RequestTimedOutError,
+    TokenProviderError,
 )
 
 
@@ -118,8 +119,10 @@ def judge(step: Step, error: OttlaError) -> Verdict:
         verdict = VERDICTS[step].get(error.code)
         if verdict is not None:
             return verdict
-    # An invalid response says nothing about the request: treat it like a lost one.
-    if step is not Step.PRODUCE and (error.retriable or isinstance(error, ProtocolError)):
+    # An invalid response says nothing about the request: treat it like a lost one. The next call of
+    # a token provider may succeed.
+    passes = error.retriable or isinstance(error, ProtocolError | TokenProviderError)
+    if step is not Step.PRODUCE and passes:
         return Verdict.RETRY
     if not isinstance(error, BrokerError) and step is not Step.PRODUCE:
         # No common version, wrong credentials: the next transaction would meet it, too.

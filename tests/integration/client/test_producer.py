@@ -12,6 +12,7 @@ import pytest
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import Offset
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.units import MIB
 from ottla import Admin, Consumer, Producer, RecordMetadata
 from ottla.client.client_config import Acks
@@ -475,6 +476,26 @@ async def test_a_failure_of_the_token_provider_passes_for_records_that_were_acce
     async with Producer(cluster.bootstrap, **FAST) as producer:
         await producer.partitions("t")
         monkeypatch.setattr(connection_pool, "open_connection", open_later)
+        await producer.send_and_wait("t", b"v")
+    assert failures == []
+    assert log.values() == [b"v"]
+
+
+async def test_a_failure_of_the_token_provider_passes_for_the_request_for_a_producer_id(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log,) = cluster.create("t")
+    failures = [TokenProviderError("sasl_oauth_token_provider raised OSError")] * 2
+
+    request_any = Cluster.request_any
+
+    async def request_later(self: Cluster, message: Any, *arguments: Any, **settings: Any) -> Any:
+        if failures and isinstance(message, InitProducerIdRequest):
+            raise failures.pop()
+        return await request_any(self, message, *arguments, **settings)
+
+    monkeypatch.setattr(Cluster, "request_any", request_later)
+    async with Producer(cluster.bootstrap, **FAST) as producer:
         await producer.send_and_wait("t", b"v")
     assert failures == []
     assert log.values() == [b"v"]

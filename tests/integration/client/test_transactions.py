@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -19,12 +20,16 @@ from ottla.client.errors import (
     OttlaError,
     ProducerFencedError,
     RecordAbortedError,
+    TokenProviderError,
     TransactionAbortableError,
     TransactionFatalError,
     TransactionStateError,
     TransactionTimedOutError,
     UnsupportedVersionError,
 )
+from ottla.client.network import connection_pool
+from ottla.client.network.broker_connection import Connection
+from ottla.client.network.handshake import open_connection
 from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster, fake_cluster
 from tests.integration.client.fake_fault import (
@@ -238,6 +243,27 @@ async def test_a_producer_without_transactions_says_so(cluster: FakeCluster) -> 
 
 
 # Starting
+
+
+@pytest.mark.parametrize("key", [*STEPS, ApiKey.END_TXN])
+async def test_a_failure_of_the_token_provider_passes_at_each_step(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, key: ApiKey
+) -> None:
+    (log,) = cluster.create("t")
+    failures = [TokenProviderError("sasl_oauth_token_provider raised OSError")] * 2
+
+    async def open_later(*arguments: Any) -> Connection:
+        # Only in place of the connection that has ended.
+        if failures and cluster.seen(key):
+            raise failures.pop()
+        return await open_connection(*arguments)
+
+    monkeypatch.setattr(connection_pool, "open_connection", open_later)
+    async with started(cluster) as producer:
+        cluster.script(key, HangUp())
+        await write_all(producer)
+    assert failures == []
+    assert (states(cluster), log.values()) == ([COMMITTED], [b"a"])
 
 
 @pytest.mark.parametrize("fault", [*LOST, *map(Refuse, PASSING)], ids=str)

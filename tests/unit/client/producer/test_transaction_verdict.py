@@ -13,6 +13,7 @@ from ottla.client.errors import (
     OttlaError,
     ProtocolError,
     RequestTimedOutError,
+    TokenProviderError,
     UnsupportedVersionError,
     broker_error,
 )
@@ -70,6 +71,7 @@ def test_the_verdict_on_each_code(code: ErrorCode) -> None:
         (ProtocolError("garbage"), RETRY),
         (UnsupportedVersionError("old"), FATAL),
         (AuthenticationFailedError("wrong password"), FATAL),
+        (TokenProviderError("the provider raised"), RETRY),
     ],
     ids=str,
 )

@@ -1,7 +1,7 @@
 """The order of the commits to one group (decision).
 
-Calls may overlap, and a call whose request failed sends it again later. Invariant: a repeated
-request never replaces the offset of a later call.
+Calls may overlap, and a call whose request failed sends it again later. Invariant: a request that
+is repeated, or that leaves after that of a later call, never replaces the offset of that call.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +20,8 @@ class CommitCall:
         self.left = dict(offsets)
         """The offsets that no later call has replaced."""
         self._underway = underway
+        self.has_sent = False
+        """Whether a request with offsets of this call has left."""
 
     def on_stored(self, partitions: Iterable[TopicPartition]) -> None:
         """Note that the coordinator has stored these offsets: earlier calls leave them out."""
@@ -30,8 +32,17 @@ class CommitCall:
 
     def is_followed(self) -> bool:
         """Whether a later call is underway that may replace one of the offsets."""
-        later = self._underway[self._underway.index(self) + 1 :]
-        return any(not self.left.keys().isdisjoint(each.left) for each in later)
+        return any(not self.left.keys().isdisjoint(each.left) for each in self._later())
+
+    def is_overtaken(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether a later call has replaced, or may have replaced, one of these offsets."""
+        wanted = set(partitions)
+        return not wanted <= self.left.keys() or any(
+            each.has_sent and not wanted.isdisjoint(each.left) for each in self._later()
+        )
+
+    def _later(self) -> list["CommitCall"]:
+        return self._underway[self._underway.index(self) + 1 :]
 
 
 class CommitOrder:

@@ -158,10 +158,13 @@ class OffsetStore:
 
         def request(version: int) -> OffsetCommitRequest:
             nonlocal sent_by
-            # Built once there is a connection: the membership may end during the lookup of the
-            # coordinator.
+            # Built once there is a connection: during the lookup of the coordinator the membership
+            # may end, or the request of a later call may leave.
             del version
+            if call.is_overtaken(offsets):
+                raise _overtaken(self._coordinator.subject)
             sent_by = author()
+            call.has_sent = True
             return self._commit_request(offsets, sent_by)
 
         response = await self._coordinator.request(request, OffsetCommitResponse)
@@ -308,6 +311,13 @@ def _row(index: int, committed: CommittedOffset) -> OffsetCommitRequestPartition
         committed_leader_epoch=committed.leader_epoch,
         committed_metadata=committed.metadata,
     )
+
+
+def _overtaken(subject: str) -> OttlaError:
+    """Return the error of a request that was not sent; its call may retry it."""
+    error = OttlaError(f"{subject}: the commit was not sent, since a later one may replace it")
+    error.retriable = True
+    return error
 
 
 def _may_pass(error: OttlaError) -> bool:

@@ -34,12 +34,17 @@ class FakeCoordinator:
         self.stored: dict[TopicPartition, int] = {}
         self.request_count = 0
         self.may_answer = asyncio.Event()
+        self.lookups: list[asyncio.Event] = []
+        """The ends of the lookups that the first requests wait for."""
 
     async def request(
         self, message: Callable[[int], OffsetCommitRequest], _response_type: object
     ) -> OffsetCommitResponse:
         """Return the response to a commit."""
+        lookup = self.lookups[self.request_count : self.request_count + 1]
         self.request_count += 1
+        for each in lookup:
+            await each.wait()
         topics = []
         for topic in message(VERSION).topics:
             rows = []
@@ -94,3 +99,41 @@ async def test_commits_in_one_request_do_not_wait_for_each_other() -> None:
     async with asyncio.timeout(10):
         await asyncio.gather(earlier, later)
     assert coordinator.stored == {T0: 1, T1: 2}
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_a_commit_whose_lookup_ends_late_does_not_undo_a_later_one(is_stored: bool) -> None:
+    coordinator = FakeCoordinator()
+    coordinator.lookups = [asyncio.Event()]
+    store = store_at(coordinator)
+    earlier = asyncio.ensure_future(store.commit({T0: AT_1, T1: AT_1}, Identity))
+    await asyncio.sleep(0)
+    later = asyncio.ensure_future(store.commit({T1: AT_2}, Identity))
+    await asyncio.sleep(0)
+    assert coordinator.stored == {T1: 2}
+    async with asyncio.timeout(10):
+        if is_stored:
+            coordinator.may_answer.set()
+            await later
+        coordinator.lookups[0].set()
+        await asyncio.sleep(0)
+        coordinator.may_answer.set()
+        await asyncio.gather(earlier, later)
+    assert coordinator.stored == {T0: 1, T1: 2}
+
+
+async def test_an_earlier_lookup_that_ends_first_sends_its_commit_at_once() -> None:
+    coordinator = FakeCoordinator()
+    coordinator.lookups = [asyncio.Event(), asyncio.Event()]
+    store = store_at(coordinator)
+    earlier = asyncio.ensure_future(store.commit({T1: AT_1}, Identity))
+    await asyncio.sleep(0)
+    later = asyncio.ensure_future(store.commit({T1: AT_2}, Identity))
+    await asyncio.sleep(0)
+    coordinator.may_answer.set()
+    async with asyncio.timeout(10):
+        coordinator.lookups[0].set()
+        await earlier
+        coordinator.lookups[1].set()
+        await later
+    assert (coordinator.stored, coordinator.request_count) == ({T1: 2}, 2)

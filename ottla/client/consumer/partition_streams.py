@@ -39,6 +39,9 @@ class Source(Protocol):
     def resume(self, *topic_partitions: TopicPartition) -> None:
         """Resume reading of these partitions."""
 
+    def position(self, topic_partition: TopicPartition) -> Offset | None:
+        """Return the offset of the next record to read; None while it is not known yet."""
+
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Continue reading a partition at `offset`."""
 
@@ -74,8 +77,10 @@ class PartitionStream:
 
     def give_back(self) -> None:
         """Let the consumer read the waiting records again, since the assignment continues."""
-        if self._records:
-            self._source.seek(self.topic_partition, self._records[0].offset)
+        position, waiting = self._source.position(self.topic_partition), self.next_offset
+        # A position in a topic that was created again may be below the records of the old one.
+        if position is not None and waiting is not None and waiting < position:
+            self._source.seek(self.topic_partition, waiting)
         if self._is_paused:
             self._is_paused = False
             self._source.resume(self.topic_partition)

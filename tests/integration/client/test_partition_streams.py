@@ -202,3 +202,29 @@ async def test_records_that_wait_in_a_stream_do_not_count_as_handed_over(
                 positions.append(consumer.positions()[place].offset)
             break
     assert positions == [1, 2, 3]
+
+
+async def test_a_read_after_leaving_the_streams_of_a_topic_created_again_begins_at_its_start(
+    cluster: FakeCluster,
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"old", b"old", b"old")
+    place = TopicPartition("t", 0)
+    async with Consumer(
+        cluster.bootstrap, auto_offset_reset="earliest", metadata_max_age_ms=20, **FAST
+    ) as consumer:
+        await consumer.assign_topics("t")
+        state, old = consumer._reading.state(place), cluster.logs.topics["t"]
+        await until(lambda: state.topic_id == old.topic_id, "the id of the topic")
+        async for stream in consumer.partition_streams():
+            await anext(stream)
+            (log,) = cluster.create("t")
+            log.append_values(b"0", b"1")
+            cluster.announce()
+            await until(lambda: consumer.position(place) == 0, "the position in the new topic")
+            break
+        async with asyncio.timeout(20):
+            values: list[object] = []
+            while b"1" not in values:
+                values += [record.value for record in await consumer.fetch_batch()]
+    assert values == [b"0", b"1"]

@@ -26,8 +26,8 @@ NO_SESSION: Final = 0
 SESSIONLESS_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
-MAX_SESSIONS_PER_BROKER: Final = 16
-"""A follower needs one per fetcher thread. The oldest one is evicted."""
+MAX_SESSIONS_PER_BROKER: Final = 64
+"""A follower needs one for each of its `num.replica.fetchers`. The oldest one is evicted."""
 IDLE_LIMIT_MS: Final = 120_000
 """Idle time after which a session may be evicted for another one."""
 

@@ -26,6 +26,8 @@ HEADERS = [
 NO_DEBUG_TABLES = ["-g0"]
 # Strict checks run elsewhere. Libraries may be missing here; names from them have type Any.
 MYPY_OPTIONS = ["--config-file=", "--ignore-missing-imports", "--python-version=3.11"]
+HOT = runpy.run_path("speedups/modules.py")
+STATE = HOT["sources_state"](Path())
 
 
 def generated_codecs():
@@ -61,17 +63,17 @@ def twins():
     return cythonize(modules, build_dir="build/cython", include_path=include_path, quiet=True)
 
 
-def remove_former(folder, state):
+def remove_former(folder):
     """Remove binaries in `folder` that were compiled from sources in another state."""
     for old in folder.glob("binaries_*"):
-        if not old.name.endswith(state):
+        if not old.name.endswith(STATE):
             shutil.rmtree(old)
     for old in folder.glob("*__mypyc*"):
-        if state not in old.name:
+        if STATE not in old.name:
             old.unlink()
 
 
-def clear_build(state):
+def clear_build():
     """Remove all but current binaries from the folders in which setuptools gathers a wheel.
 
     It packs them whole, with the modules and binaries that only an earlier build had.
@@ -80,7 +82,7 @@ def clear_build(state):
         for path in library.rglob("*"):
             if path.is_file() and path.suffix != ".so":
                 path.unlink()
-        remove_former(library / "speedups", state)
+        remove_former(library / "speedups")
 
 
 def hot_modules():
@@ -89,18 +91,16 @@ def hot_modules():
         from mypyc.build import mypycify
     except ImportError:
         return []
-    hot = runpy.run_path("speedups/modules.py")
-    groups, state = hot["GROUPS"], hot["sources_state"](Path())
-    remove_former(Path("speedups"), state)
-    binaries = Path("speedups", hot["folder_name"](state))
-    files = {group: [] for group in groups}
+    remove_former(Path("speedups"))
+    binaries = Path("speedups", HOT["folder_name"](STATE))
+    files = {group: [] for group in HOT["GROUPS"]}
     for group, paths in files.items():
-        for name in hot["module_names"](group):
+        for name in HOT["module_names"](group):
             path = Path(*name.split("."))
             (binaries / path.parent).mkdir(parents=True, exist_ok=True)
             paths.append(f"{path}.py")
     libraries = {
-        group: hot["library_name"](group, state).removesuffix("__mypyc") for group in groups
+        group: HOT["library_name"](group, STATE).removesuffix("__mypyc") for group in files
     }
     try:
         extensions = mypycify(
@@ -108,7 +108,7 @@ def hot_modules():
             # Level 2 takes a fifth more time to compile, and no fewer instructions per request.
             opt_level="1",
             debug_level="0",
-            separate=[(files[group], libraries[group]) for group in groups],
+            separate=[(files[group], libraries[group]) for group in files],
             target_dir="build/mypyc",
         )
     except SystemExit as error:
@@ -133,7 +133,7 @@ for extension in extensions:
     # Set here, because both compilers create new extensions without this attribute.
     extension.optional = True
 
-clear_build(runpy.run_path("speedups/modules.py")["sources_state"](Path()))
+clear_build()
 setup(
     ext_modules=extensions,
     options={

@@ -17,15 +17,15 @@ from broker.quotas.entity import CLIENT_ID, USER, QuotaEntity
 from broker.quotas.rate import BURST_S, Rate
 
 MAX_RATES: Final = 10_000
-"""Rates at which idle ones are dropped, and new client ids that have no quota of their own share
-one for each user and quota. Clients choose their ids: a flood of them must reset no other rate."""
+"""Number of rates from which on idle ones are dropped. If none is idle, new client ids of a user
+that have no quota of their own share one rate: a flood of ids must reset no other rate."""
 OTHERS: Final = "<others>"
 """The client id of a shared rate."""
 MAX_SHARED_PAUSE_MS: Final = 10_000
 """Limit of the throttle time for a shared rate: the excess may be that of other clients."""
 MAX_KEPT_LENGTH: Final = 128
 """Characters of a client id; of a longer one, the start and a hash are kept."""
-SHOWN: Final = 32
+SHOWN_LENGTH: Final = 32
 """Characters of that start."""
 
 Names = tuple[tuple[str, str], ...]
@@ -117,7 +117,7 @@ class ClientQuotas:
 def _kept(client_id: str) -> str:
     if len(client_id) <= MAX_KEPT_LENGTH:
         return client_id
-    return f"{client_id[:SHOWN]}...{sha256(client_id.encode()).hexdigest()}"
+    return f"{client_id[:SHOWN_LENGTH]}...{sha256(client_id.encode()).hexdigest()}"
 
 
 def _candidates(user: str, client_id: str) -> Iterator[tuple[Names, tuple[str, str]]]:

@@ -3,20 +3,19 @@
 Every command imports this module, so it loads asyncio only when there is work.
 """
 
-import os
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from speedups.stop_signals import EXIT_SIGNALLED, end_at_once
+
 if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
-EXIT_SIGNALLED: Final = 128
-"""Added to the number of a signal, this is the exit code that shells report."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -92,10 +91,7 @@ class _Termination:
             if number == signal.SIGHUP:
                 # A terminal that closes may send it twice, from the shell and from the system.
                 return
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGTERM)
-            # The kernel does not let a signal kill process 1 of a container.
-            os._exit(EXIT_SIGNALLED + signal.SIGTERM)
+            end_at_once(signal.SIGTERM)
         self.number = number
         if self._running is not None:
             loop, task = self._running

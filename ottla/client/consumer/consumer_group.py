@@ -24,6 +24,7 @@ from ottla.client.consumer.group.topic_pattern import matching_topics
 from ottla.client.consumer.reading import Reading
 from ottla.client.errors import CommitFailedError, ConfigurationError, OttlaError
 from ottla.client.network.cluster import Cluster
+from ottla.client.network.commit_order import OvertakenError
 from ottla.client.network.group_coordinator import Verdict, group_coordinator, judge
 from ottla.client.network.offset_store import Author, OffsetStore
 from ottla.client.network.partition_lookup import is_unknown_topic
@@ -204,7 +205,7 @@ class ConsumerGroup:
             return
         try:
             await retry(
-                self._commit_processed_once, self._cluster.backoff, PATIENCE_S, _is_coordinator_late
+                self._commit_processed_once, self._cluster.backoff, PATIENCE_S, _may_commit_again
             )
         except OttlaError as error:
             # No record is lost: a later commit covers these, or they are read again.
@@ -288,6 +289,8 @@ class ConsumerGroup:
         self._committed.update((each, committed[each]) for each in held)
 
 
-def _is_coordinator_late(error: OttlaError) -> bool:
-    """Whether a commit failed because the coordinator has moved, or is loading the group."""
+def _may_commit_again(error: OttlaError) -> bool:
+    """Whether a commit failed for a later one, or because the coordinator moved or loads."""
+    if isinstance(error, OvertakenError):
+        return True
     return judge(error) in (Verdict.RETRY, Verdict.FIND) and not is_unknown_topic(error)

@@ -8,7 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from kafkawire.ids import TopicPartition
+from ottla.client.errors import OttlaError
 from ottla.client.offset import CommittedOffset
+
+
+class OvertakenError(OttlaError):
+    """A request was not sent, since a later one may replace its offsets; its call tries again."""
 
 
 class CommitCall:

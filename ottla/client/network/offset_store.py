@@ -23,7 +23,7 @@ from kafkawire.messages.group_offsets import (
 )
 from kafkawire.sentinels import NO_OFFSET
 from ottla.client.errors import CommitFailedError, OttlaError, no_result
-from ottla.client.network.commit_order import CommitCall, CommitOrder
+from ottla.client.network.commit_order import CommitCall, CommitOrder, OvertakenError
 from ottla.client.network.coordinator import Coordinator
 from ottla.client.network.group_coordinator import Verdict, judge
 from ottla.client.network.partition_lookup import is_unknown_topic, with_patience
@@ -162,7 +162,7 @@ class OffsetStore:
             # may end, or the request of a later call may leave.
             del version
             if call.is_overtaken(offsets):
-                raise _overtaken(self._coordinator.subject)
+                raise OvertakenError(f"{self._coordinator.subject}: a later commit comes first")
             sent_by = author()
             call.has_sent = True
             return self._commit_request(offsets, sent_by)
@@ -313,14 +313,9 @@ def _row(index: int, committed: CommittedOffset) -> OffsetCommitRequestPartition
     )
 
 
-def _overtaken(subject: str) -> OttlaError:
-    """Return the error of a request that was not sent; its call may retry it."""
-    error = OttlaError(f"{subject}: the commit was not sent, since a later one may replace it")
-    error.retriable = True
-    return error
-
-
 def _may_pass(error: OttlaError) -> bool:
     if isinstance(error, CommitFailedError):
         return False
+    if isinstance(error, OvertakenError):
+        return True
     return error.retriable or judge(error) is not Verdict.FATAL

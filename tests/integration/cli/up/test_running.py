@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import ottla
 from coordination.errors import ErrorCode
@@ -128,6 +129,17 @@ def test_ready_line_is_printed_and_sighup_stops_all_processes_in_order(tmp_path:
     assert process.returncode == 0
 
 
+def check_restart_and_stop(process: subprocess.Popen[Any], directory: Path) -> None:
+    """Kill the broker, wait until it runs again, and stop the cluster in order."""
+    broker_log = directory / "broker-1" / "log.jsonl"
+    os.kill(int((directory / "broker-1" / "pid").read_text()), signal.SIGKILL)
+    wait_until(lambda: broker_log.read_text().count("broker.started") == 2, TIMEOUT_S)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(TIMEOUT_S) == 0
+    assert "broker.stopped" in broker_log.read_text()
+    assert "coordinator.stopped" in (directory / "coordinator" / "log.jsonl").read_text()
+
+
 def test_while_nothing_reads_the_reports_brokers_are_restarted_and_stopped_in_order(
     tmp_path: Path,
 ) -> None:
@@ -141,16 +153,10 @@ def test_while_nothing_reads_the_reports_brokers_are_restarted_and_stopped_in_or
         try:
             assert b'"event": "ready"' in reports.readline()
             os.write(writer, bytes(fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)))
-            os.kill(int((tmp_path / "broker-1" / "pid").read_text()), signal.SIGKILL)
-            broker_log = tmp_path / "broker-1" / "log.jsonl"
-            wait_until(lambda: broker_log.read_text().count("broker.started") == 2, TIMEOUT_S)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(TIMEOUT_S) == 0
+            check_restart_and_stop(process, tmp_path)
         finally:
             process.kill()
             os.close(writer)
-    assert "broker.stopped" in broker_log.read_text()
-    assert "coordinator.stopped" in (tmp_path / "coordinator" / "log.jsonl").read_text()
 
 
 def test_without_a_reader_of_the_reports_brokers_are_restarted_and_stopped_in_order(
@@ -168,12 +174,6 @@ def test_without_a_reader_of_the_reports_brokers_are_restarted_and_stopped_in_or
             assert process.stdout is not None
             assert process.stdout.readline().startswith("ready ")
             process.stdout.close()
-            os.kill(int((tmp_path / "broker-1" / "pid").read_text()), signal.SIGKILL)
-            broker_log = tmp_path / "broker-1" / "log.jsonl"
-            wait_until(lambda: broker_log.read_text().count("broker.started") == 2, TIMEOUT_S)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(TIMEOUT_S) == 0
+            check_restart_and_stop(process, tmp_path)
         finally:
             process.kill()
-    assert "broker.stopped" in broker_log.read_text()
-    assert "coordinator.stopped" in (tmp_path / "coordinator" / "log.jsonl").read_text()

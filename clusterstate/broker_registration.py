@@ -8,7 +8,7 @@ KAFKA-7165.
 """
 
 from collections.abc import Set
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from clusterstate.errors import LostNodesError, MalformedZnodeError, RegistrationError
 from clusterstate.plans import (
@@ -20,6 +20,7 @@ from clusterstate.plans import (
     Plan,
     Refusal,
     SetData,
+    Transaction,
     list_children,
     read,
     write,
@@ -33,6 +34,9 @@ from clusterstate.znodes.cluster_node import (
 from clusterstate.znodes.registration import Registration, decode_registration
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
+
+RACES: Final = (Refusal.NODE_EXISTS, Refusal.NO_NODE, Refusal.BAD_VERSION)
+"""Refusals after which the registration is read again."""
 
 
 class Sessions(NamedTuple):
@@ -141,21 +145,23 @@ def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Regis
     path = paths.broker(broker_id)
     # Created empty, because only SetData returns the version that the registration has.
     creation = (Create(path, None, ephemeral=True), SetData(path, data, 0))
+    change: Transaction = creation
     owner: int | None = 0
     for _ in range(MAX_ATTEMPTS):
-        [outcome] = yield from write([creation])
-        if outcome.refusal is Refusal.NO_NODE:
+        [outcome] = yield from write([change])
+        if outcome.refusal is Refusal.NO_NODE and change is creation:
             raise LostNodesError(
                 f"the coordinator has lost {paths.BROKER_IDS}: restore its data from a backup, or "
                 "correct zookeeper.connect"
             )
-        if outcome.refusal not in (None, Refusal.NODE_EXISTS):
+        if outcome.refusal not in (None, *RACES):
             raise RegistrationError(
                 f"the coordinator does not let this broker write {path}: correct the access "
                 f"control list of {paths.BROKER_IDS}, or the broker's login"
             )
         [node] = yield from read((path,))
         if node is None:
+            change = creation
             continue
         if node.version == UNREADABLE_VERSION:
             return Taken(None)
@@ -164,7 +170,8 @@ def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Regis
             return Registered(node.czxid)
         if owner not in sessions.own:
             return Taken(owner)
-        yield from write([(Check(path, node.version), Delete(path, node.version))])
+        # In one transaction: nobody must see this broker missing and take it for dead.
+        change = (Check(path, node.version), Delete(path, node.version), *creation)
     return Taken(owner)
 
 

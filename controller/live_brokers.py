@@ -1,9 +1,14 @@
 """Brokers that join, leave, restart and change endpoints (decision).
 
-A broker's epoch is the czxid of its registration. The same id with a larger epoch is a new
-incarnation: the earlier one has failed, even if the controller never saw its registration missing.
+A broker's epoch is the czxid of its registration. The same id with a larger epoch is a broker that
+has registered again: it has restarted, or it lived on and has a new session. It may know none of
+its roles, so it gets them all. It keeps its leaders and its places in the in-sync sets: a broker
+whose log may lack records leaves the sets before it registers. After a failure of the coordinator
+all living brokers register again, while the registration of a dead one remains for another session
+timeout; without their places, the dead one would be the last member of its sets.
 
-Source: kafka.controller.KafkaController.processBrokerChange of Kafka 3.9.
+Source: kafka.controller.KafkaController.processBrokerChange of Kafka 3.9, which handles such a
+broker as one that has failed; there a session outlives a failure of the coordinator.
 """
 
 from collections.abc import Collection, Mapping
@@ -58,17 +63,20 @@ def on_change(cluster: Cluster) -> Plan[None]:
     known = {broker_id: broker.epoch for broker_id, broker in cluster.brokers.items()}
     new = current.keys() - known.keys()
     dead = known.keys() - current.keys()
-    bounced = {one for one in current.keys() & known.keys() if current[one].epoch > known[one]}
+    again = {one for one in current.keys() & known.keys() if current[one].epoch > known[one]}
 
-    gone = dead | bounced
-    if gone:
-        yield Disconnect(tuple(sorted(gone)))
-        for broker_id in sorted(gone):
-            epoch = cluster.brokers.pop(broker_id).epoch
-            yield Note("broker.left", {"broker_id": broker_id, "broker_epoch": epoch})
-        cluster.repair_reason = f"{_named(gone)} left"
-        yield from on_failure(cluster, gone)
-    if came := {one: current[one] for one in sorted(new | bounced)}:
+    if gone := sorted(dead | again):
+        yield Disconnect(tuple(gone))
+    for broker_id in gone:
+        epoch = cluster.brokers.pop(broker_id).epoch
+        yield Note("broker.left", {"broker_id": broker_id, "broker_epoch": epoch})
+    cluster.brokers.update({one: current[one] for one in sorted(again)})
+    if dead:
+        cluster.repair_reason = f"{_named(dead)} left"
+        yield from on_failure(cluster, dead)
+    if again:
+        yield from on_return(cluster, again)
+    if came := {one: current[one] for one in sorted(new | again)}:
         cluster.repair_reason = f"{_named(came)} joined"
         yield from on_startup(cluster, came)
 
@@ -79,10 +87,20 @@ def _named(brokers: Collection[BrokerId]) -> str:
 
 def on_failure(cluster: Cluster, dead: Collection[BrokerId]) -> Plan[None]:
     """Handle the failure of brokers that have been removed from the image already."""
-    for broker_id in dead:
+    _forget_incarnations(cluster, dead)
+    yield from on_replicas_lost(cluster, cluster.replicas_on(dead))
+
+
+def on_return(cluster: Cluster, again: Collection[BrokerId]) -> Plan[None]:
+    """Forget the earlier incarnations of brokers, and repeat the deletions requested of them."""
+    _forget_incarnations(cluster, again)
+    yield from deletion.on_replicas_failed(cluster, cluster.replicas_on(again))
+
+
+def _forget_incarnations(cluster: Cluster, brokers: Collection[BrokerId]) -> None:
+    for broker_id in brokers:
         cluster.offline_dirs.pop(broker_id, None)
         cluster.shutting_down.discard(broker_id)
-    yield from on_replicas_lost(cluster, cluster.replicas_on(dead))
 
 
 def on_replicas_lost(cluster: Cluster, lost: Collection[PartitionReplica]) -> Plan[None]:
@@ -103,7 +121,7 @@ def on_replicas_lost(cluster: Cluster, lost: Collection[PartitionReplica]) -> Pl
 
 def on_startup(cluster: Cluster, came: Mapping[BrokerId, LiveBroker]) -> Plan[None]:
     """Send new brokers all metadata, bring their replicas online, and resume waiting work."""
-    existing = set(cluster.brokers)
+    existing = cluster.brokers.keys() - came.keys()
     for broker_id, broker in came.items():
         cluster.brokers[broker_id] = broker
         cluster.offline_dirs.pop(broker_id, None)

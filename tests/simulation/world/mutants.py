@@ -276,6 +276,14 @@ def unseen_bounces(_real: Bug, cluster: Any) -> Any:
         yield from live_brokers.on_startup(cluster, new)
 
 
+@replaces((live_brokers, "on_return"))
+def returns_are_failures(_real: Bug, cluster: Any, again: Any) -> Any:
+    """A broker that registers again loses its leaders and its places in in-sync sets."""
+    known = {one: cluster.brokers.pop(one) for one in again}
+    yield from live_brokers.on_failure(cluster, again)
+    cluster.brokers.update(known)
+
+
 @replaces((Channel, "on_failure"))
 def lost_requests(_real: Bug, channel: Channel) -> None:
     """A request without a response is not retried (B10)."""

@@ -15,6 +15,7 @@ from broker.errors import StartupError
 from broker.node import FIRST_METADATA_TIMEOUT_MS
 from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.ids import TopicPartition
+from kafkawire.sentinels import NO_LEADER
 from ottla.client.errors import OttlaError
 from storage.disk.checkpoint import read_offsets
 from storage.disk.layout import HIGH_WATERMARK_CHECKPOINT
@@ -57,6 +58,34 @@ async def two_stalls_end_no_broker(stage: Stage) -> None:
         await asyncio.sleep(gap_s)
     for host in stage.cluster.brokers:
         assert not host.program.failed.done(), f"{host.name} gave up: {host.program.failed}"
+    await stage.until_in_sync()
+
+
+async def a_dead_broker_inherits_nothing(stage: Stage) -> None:
+    """A broker dies while the coordinator is away, and another one returns before it is missed.
+
+    The restarted coordinator lets the sessions of both last for a whole timeout. The other one has
+    given up its own by then, and registers again in a new one.
+    """
+    other, dead = stage.others(stage.controller())
+    async with ottla.Admin(stage.cluster.bootstrap) as admin:
+        replicas = (other.number, dead.number)
+        await admin.create_topics([ottla.NewTopic(OTHER, assignment={0: replicas})])
+    await stage.until_in_sync()
+    coordinator = stage.cluster.coordinator
+    coordinator.kill()
+    dead.kill()
+    await asyncio.sleep(GIVES_UP_S)
+    process = other.process
+    assert process is not None
+    process.pause()
+    await coordinator.boot()
+    await asyncio.sleep(SESSION_S / 2)
+    process.resume()
+    await asyncio.sleep(GIVES_UP_S)
+    for partition, state in stage.cluster.partition_states().items():
+        assert state.leader not in (NO_LEADER, dead.number), f"{partition} has no leader: {state}"
+    await stage.boot(dead)
     await stage.until_in_sync()
 
 
@@ -332,6 +361,7 @@ STORIES: Final[Mapping[str, Story]] = {
     "one_own_session": two_stalls_end_no_broker,
     "recovery_point_without_sync": a_clean_stop_survives_a_loss_of_power,
     "recycled_arenas": early_requests_keep_their_bytes,
+    "returns_are_failures": a_dead_broker_inherits_nothing,
     "unnoticed_deletions": a_deletion_reaches_absent_brokers,
     "unsynced_transactions": an_answered_transaction_survives_a_loss_of_power,
 }

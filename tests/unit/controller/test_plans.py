@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from clusterstate.broker_registration import (
+    Registered,
     Sessions,
     Taken,
     cluster_id,
@@ -13,7 +14,7 @@ from clusterstate.broker_registration import (
     update,
 )
 from clusterstate.leader_and_isr import LeaderAndIsr
-from clusterstate.plans import Create, Nodes, Read, Write
+from clusterstate.plans import Create, Nodes, Read, SetData, Write
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.admin import decode_reassignment, encode_reassignment
@@ -29,7 +30,7 @@ from controller import events as e
 from controller.cluster import Cluster
 from controller.controller_config import ControllerConfig
 from controller.deletion import MAX_PARTITIONS_AT_ONCE
-from controller.effects import AwaitWriters, Elected, Enqueue, Note, Send
+from controller.effects import AwaitWriters, Connect, Elected, Enqueue, Note, Send
 from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced
 from controller.last_told import LastKnown, nothing_known
@@ -791,6 +792,54 @@ def notes(harness: Harness) -> list[tuple[str, object]]:
     ]
 
 
+def return_of(harness: Harness, *brokers: BrokerId) -> None:
+    """Let brokers register again before the controller sees their registrations missing."""
+    for broker in brokers:
+        harness.end(broker)
+        harness.sessions[broker] = join(harness.coordinator, broker)
+
+
+def test_brokers_that_register_again_keep_their_places() -> None:
+    harness = Harness((2, 1, 3), (3, 2), (2,))
+    partitions = [TopicPartition("orders", index) for index in range(3)]
+    before = [harness.state(each) for each in partitions]
+    return_of(harness, B2, B3)
+    harness.do(e.BrokerChange())
+    assert [harness.state(each) for each in partitions] == before
+    connected = [one for one in harness.driver.effects if isinstance(one, Connect)]
+    assert [one.broker_epoch for one in connected] == [harness.epoch(B2), harness.epoch(B3)]
+    assert {broker for broker, _ in harness.sent(LeaderAndIsrRequest)} == {B2, B3}
+
+
+def test_a_broker_that_registers_again_inherits_from_a_dead_one() -> None:
+    harness = Harness((3, 2), (2, 3))
+    return_of(harness, B2)
+    harness.end(B3)
+    harness.do(e.BrokerChange())
+    for index in range(2):
+        state = harness.state(TopicPartition("orders", index))
+        assert (state.leader, state.isr) == (2, (2,))
+
+
+def test_a_broker_that_registers_again_is_no_longer_shutting_down() -> None:
+    harness = Harness((2, 1), (1, 2))
+    harness.do(e.ControlledShutdownRequested(B2, harness.epoch(B2)))
+    assert harness.cluster.shutting_down == {B2}
+    return_of(harness, B2)
+    harness.do(e.BrokerChange())
+    assert not harness.cluster.shutting_down
+
+
+def test_a_deletion_requested_of_an_earlier_incarnation_is_requested_again() -> None:
+    harness = Harness((1, 2))
+    delete(harness)
+    harness.do(e.StopReplicaResponseReceived(B1, harness.epoch(B1), StopReplicaResponse(), [T0]))
+    harness.driver.effects.clear()
+    return_of(harness, B2)
+    harness.do(e.BrokerChange())
+    assert B2 in {broker for broker, _ in harness.sent(StopReplicaRequest)}
+
+
 def test_the_log_names_left_brokers_and_elected_leaders_with_the_reason() -> None:
     harness = Harness((2, 1), (2,), (3, 2))
     harness.end(B2)
@@ -1413,6 +1462,37 @@ def test_a_registration_that_disappears_during_the_check_is_retried() -> None:
     assert again == first
 
 
+def test_a_registration_is_replaced_without_a_moment_in_which_it_is_missing() -> None:
+    driver = empty_cluster()
+    coordinator = driver.coordinator
+    previous = join(coordinator, B1)
+    owners = []
+
+    def note_owner() -> None:
+        node = coordinator.read(paths.broker(B1))
+        owners.append(node and node.ephemeral_owner)
+
+    driver.before_write = note_owner
+    sessions = Sessions(driver.session, {previous.session})
+    assert isinstance(driver.run(register(B1, b"{}", sessions)), Registered)
+    note_owner()
+    assert owners == [previous.session, previous.session, driver.session]
+
+
+def test_a_registration_that_vanishes_before_it_is_replaced_is_created() -> None:
+    driver = empty_cluster()
+    previous = join(driver.coordinator, B1)
+    writes = iter((False, True))
+
+    def end() -> None:
+        if next(writes, False):
+            driver.coordinator.end_session(previous.session)
+
+    driver.before_write = end
+    sessions = Sessions(driver.session, {previous.session})
+    assert isinstance(driver.run(register(B1, b"{}", sessions)), Registered)
+
+
 def test_register_leaves_the_registration_of_another_process_alone() -> None:
     driver = empty_cluster()
     other = join(driver.coordinator, B1)
@@ -1434,8 +1514,10 @@ def test_register_gives_up_on_a_registration_that_always_reappears() -> None:
     previous = coordinator.open_session()
 
     def come_back() -> None:
-        if paths.broker(B1) not in coordinator.nodes:
-            coordinator.perform(previous, Write(((Create(paths.broker(B1), None, True),),)))
+        path = paths.broker(B1)
+        if path not in coordinator.nodes:
+            coordinator.perform(previous, Write(((Create(path, None, True),),)))
+        coordinator.perform(previous, Write(((SetData(path, None, -1),),)))
 
     driver.before_write = come_back
     sessions = Sessions(driver.session, {previous})

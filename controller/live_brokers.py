@@ -2,10 +2,13 @@
 
 A broker's epoch is the czxid of its registration. The same id with a larger epoch is a broker that
 has registered again: it has restarted, or it lived on and has a new session. It may know none of
-its roles, so it gets them all. It keeps its leaders and its places in the in-sync sets: a broker
-whose log may lack records leaves the sets before it registers. After a failure of the coordinator
-all living brokers register again, while the registration of a dead one remains for another session
-timeout; without their places, the dead one would be the last member of its sets.
+its roles, so it gets them all. It keeps its leaders and its places in the in-sync sets, because a
+broker whose log may lack records leaves the sets before it registers. It loses only the places that
+it has got since the registrations were read last, because it may have looked at the sets before.
+
+After a failure of the coordinator all living brokers register again, while the registration of a
+dead one remains for another session timeout. If the living ones lost their places, the dead one
+would be the last member of its sets.
 
 Source: kafka.controller.KafkaController.processBrokerChange of Kafka 3.9, which handles such a
 broker as one that has failed; there a session outlives a failure of the coordinator.
@@ -75,7 +78,9 @@ def on_change(cluster: Cluster) -> Plan[None]:
         cluster.repair_reason = f"{_named(dead)} left"
         yield from on_failure(cluster, dead)
     if again:
+        cluster.repair_reason = f"{_named(again)} registered again"
         yield from on_return(cluster, again)
+    cluster.joined.clear()
     if came := {one: current[one] for one in sorted(new | again)}:
         cluster.repair_reason = f"{_named(came)} joined"
         yield from on_startup(cluster, came)
@@ -92,9 +97,17 @@ def on_failure(cluster: Cluster, dead: Collection[BrokerId]) -> Plan[None]:
 
 
 def on_return(cluster: Cluster, again: Collection[BrokerId]) -> Plan[None]:
-    """Forget the earlier incarnations of brokers, and repeat the deletions requested of them."""
+    """Forget the earlier incarnations of brokers, and repeat the deletions requested of them.
+
+    A replica leaves a set that it may have joined after its broker's last look at the sets.
+    """
     _forget_incarnations(cluster, again)
-    yield from deletion.on_replicas_failed(cluster, cluster.replicas_on(again))
+    replicas = cluster.replicas_on(again)
+    joined = [one for one in replicas if one in cluster.joined]
+    for partition, broker in joined:
+        cluster.offline_dirs.setdefault(broker, set()).add(partition)
+    yield from on_replicas_lost(cluster, joined)
+    yield from deletion.on_replicas_failed(cluster, replicas)
 
 
 def _forget_incarnations(cluster: Cluster, brokers: Collection[BrokerId]) -> None:

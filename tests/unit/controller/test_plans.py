@@ -811,6 +811,34 @@ def test_brokers_that_register_again_keep_their_places() -> None:
     assert {broker for broker, _ in harness.sent(LeaderAndIsrRequest)} == {B2, B3}
 
 
+@pytest.mark.parametrize("writes_itself", [False, True])
+def test_a_broker_loses_places_that_it_got_after_its_last_look(writes_itself: bool) -> None:
+    """Broker 2 has died, but the controller does not know this yet, and the leader neither."""
+    harness = Harness((1, 2), (2, 1))
+    second = TopicPartition("orders", 1)
+    assert harness.propose([1]) == ErrorCode.NONE
+    harness.do(e.BrokerChange())
+    if writes_itself:
+        state = harness.state()._replace(isr=(B1, B2))
+        node = paths.partition_state(T0)
+        harness.coordinator.put(node, encode_partition_state(state, state.controller_epoch))
+        harness.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
+        harness.do(e.IsrChange())
+    else:
+        assert harness.propose([1, 2]) == ErrorCode.NONE
+    assert harness.state().isr == (1, 2)
+    return_of(harness, B2)
+    harness.do(e.BrokerChange())
+    assert harness.state().isr == (1,)
+    assert harness.state(second).isr == (2, 1), "it has been there all the time"
+    assert {broker for broker, _ in harness.sent(LeaderAndIsrRequest)} == {B1, B2}
+    assert harness.propose([1, 2]) == ErrorCode.NONE
+    harness.do(e.BrokerChange())
+    return_of(harness, B2)
+    harness.do(e.BrokerChange())
+    assert harness.state().isr == (1, 2), "it was registered after it had joined"
+
+
 def test_a_broker_that_registers_again_inherits_from_a_dead_one() -> None:
     harness = Harness((3, 2), (2, 3))
     return_of(harness, B2)

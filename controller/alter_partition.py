@@ -68,10 +68,7 @@ def on_request(
             return None
         return current._replace(isr=wanted.isr, recovery_state=wanted.recovery_state)
 
-    before = {one: cluster.leaderships.get(one) for one in proposals}
     changes = yield from change_states(cluster, proposals, decide)
-    for partition in changes.changed:
-        cluster.note_joined(partition, before[partition])
     for partition, error in changes.failed.items():
         known = partition in cluster.leaderships
         missing = ErrorCode.UNKNOWN_SERVER_ERROR if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -90,11 +87,7 @@ def on_isr_changes(cluster: Cluster) -> Plan[None]:
     """Read in-sync sets that leaders have written to the znodes, and update all brokers."""
     partitions = yield from take_isr_changes(cluster)
     known = [one for one in partitions if cluster.assignment(one).replicas]
-    before = {one: cluster.leaderships.get(one) for one in known}
-    states = yield from read_states(known)
-    cluster.leaderships |= states
-    for partition in states:
-        cluster.note_joined(partition, before[partition])
+    cluster.leaderships |= yield from read_states(known)
     batch = RequestBatch(cluster)
     if known:
         batch.add_update_metadata(cluster.brokers, known)

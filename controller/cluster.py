@@ -28,6 +28,12 @@ class LiveBroker(NamedTuple):
     registration: Registration
     epoch: int
 
+    @property
+    def first_epoch(self) -> int:
+        """Epoch of the first registration of this process."""
+        first = self.registration.first_epoch
+        return self.epoch if first is None else first
+
 
 @dataclass(slots=True)
 class Deletions:
@@ -50,8 +56,6 @@ class Cluster:
         self.epoch_version = epoch_version
         self.brokers: dict[BrokerId, LiveBroker] = {}
         self.shutting_down: set[BrokerId] = set()
-        self.joined: set[PartitionReplica] = set()
-        """Replicas that joined an in-sync set since the registrations were read last."""
         self.topic_ids: dict[str, TopicId] = {}
         self.unread_topics: set[str] = set()
         """Topics whose znodes exist but cannot be decoded; their replicas are unknown."""
@@ -131,12 +135,6 @@ class Cluster:
             for broker in sorted(brokers)
             for partition in sorted(self._by_broker.get(broker, ()))
         ]
-
-    def note_joined(self, partition: TopicPartition, before: LeaderAndIsr | None) -> None:
-        """Remember which replicas are in the in-sync set of `partition` now and were not before."""
-        known = () if before is None else before.isr
-        added = [one for one in self.leaderships[partition].isr if one not in known]
-        self.joined.update(PartitionReplica(partition, one) for one in added)
 
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionReplica]:
         """Return all replicas of `partitions`."""

@@ -1,17 +1,17 @@
 """Brokers that join, leave, restart and change endpoints (decision).
 
-A broker's epoch is the czxid of its registration. The same id with a larger epoch is a broker that
-has registered again: it has restarted, or it lived on and has a new session. It may know none of
-its roles, so it gets them all. It keeps its leaders and its places in the in-sync sets, because a
-broker whose log may lack records leaves the sets before it registers. It loses only the places that
-it has got since the registrations were read last, because it may have looked at the sets before.
+A broker's epoch is the czxid of its registration. The same id with a larger epoch is a new
+incarnation: the earlier one has failed, even if the controller never saw its registration missing.
+A registration that names the first epoch of a known process belongs to this process, which has
+only begun a new session. It has all its records and roles, so no leader or in-sync set changes.
+Requests to it may have been lost, so it gets them again.
 
-After a failure of the coordinator all living brokers register again, while the registration of a
-dead one remains for another session timeout. If the living ones lost their places, the dead one
-would be the last member of its sets.
+When the coordinator has failed and returns, all living brokers register again, while the
+registration of a dead one remains for another session timeout. If the living ones lost their
+places, the dead one would be the last member of its in-sync sets.
 
-Source: kafka.controller.KafkaController.processBrokerChange of Kafka 3.9, which handles such a
-broker as one that has failed; there a session outlives a failure of the coordinator.
+Source: kafka.controller.KafkaController.processBrokerChange of Kafka 3.9, where a session outlives
+a failure of the coordinator.
 """
 
 from collections.abc import Collection, Mapping
@@ -67,21 +67,20 @@ def on_change(cluster: Cluster) -> Plan[None]:
     new = current.keys() - known.keys()
     dead = known.keys() - current.keys()
     again = {one for one in current.keys() & known.keys() if current[one].epoch > known[one]}
+    alive = {one for one in again if current[one].first_epoch == cluster.brokers[one].first_epoch}
+    bounced = again - alive
 
-    if gone := sorted(dead | again):
-        yield Disconnect(tuple(gone))
-    for broker_id in gone:
-        epoch = cluster.brokers.pop(broker_id).epoch
-        yield Note("broker.left", {"broker_id": broker_id, "broker_epoch": epoch})
-    cluster.brokers.update({one: current[one] for one in sorted(again)})
-    if dead:
-        cluster.repair_reason = f"{_named(dead)} left"
-        yield from on_failure(cluster, dead)
-    if again:
-        cluster.repair_reason = f"{_named(again)} registered again"
-        yield from on_return(cluster, again)
-    cluster.joined.clear()
-    if came := {one: current[one] for one in sorted(new | again)}:
+    if alive:
+        yield from on_new_sessions(cluster, {one: current[one] for one in sorted(alive)})
+    gone = dead | bounced
+    if gone:
+        yield Disconnect(tuple(sorted(gone)))
+        for broker_id in sorted(gone):
+            epoch = cluster.brokers.pop(broker_id).epoch
+            yield Note("broker.left", {"broker_id": broker_id, "broker_epoch": epoch})
+        cluster.repair_reason = f"{_named(gone)} left"
+        yield from on_failure(cluster, gone)
+    if came := {one: current[one] for one in sorted(new | bounced)}:
         cluster.repair_reason = f"{_named(came)} joined"
         yield from on_startup(cluster, came)
 
@@ -92,28 +91,16 @@ def _named(brokers: Collection[BrokerId]) -> str:
 
 def on_failure(cluster: Cluster, dead: Collection[BrokerId]) -> Plan[None]:
     """Handle the failure of brokers that have been removed from the image already."""
-    _forget_incarnations(cluster, dead)
+    for broker_id in dead:
+        cluster.offline_dirs.pop(broker_id, None)
+        cluster.shutting_down.discard(broker_id)
     yield from on_replicas_lost(cluster, cluster.replicas_on(dead))
 
 
-def on_return(cluster: Cluster, again: Collection[BrokerId]) -> Plan[None]:
-    """Forget the earlier incarnations of brokers, and repeat the deletions requested of them.
-
-    A replica leaves a set that it may have joined after its broker's last look at the sets.
-    """
-    _forget_incarnations(cluster, again)
-    replicas = cluster.replicas_on(again)
-    joined = [one for one in replicas if one in cluster.joined]
-    for partition, broker in joined:
-        cluster.offline_dirs.setdefault(broker, set()).add(partition)
-    yield from on_replicas_lost(cluster, joined)
-    yield from deletion.on_replicas_failed(cluster, replicas)
-
-
-def _forget_incarnations(cluster: Cluster, brokers: Collection[BrokerId]) -> None:
-    for broker_id in brokers:
-        cluster.offline_dirs.pop(broker_id, None)
-        cluster.shutting_down.discard(broker_id)
+def on_new_sessions(cluster: Cluster, brokers: Mapping[BrokerId, LiveBroker]) -> Plan[None]:
+    """Send brokers with a new session all metadata, and their roles and deletions once more."""
+    yield from deletion.on_replicas_failed(cluster, cluster.replicas_on(brokers))
+    yield from on_startup(cluster, brokers)
 
 
 def on_replicas_lost(cluster: Cluster, lost: Collection[PartitionReplica]) -> Plan[None]:
@@ -137,7 +124,6 @@ def on_startup(cluster: Cluster, came: Mapping[BrokerId, LiveBroker]) -> Plan[No
     existing = cluster.brokers.keys() - came.keys()
     for broker_id, broker in came.items():
         cluster.brokers[broker_id] = broker
-        cluster.offline_dirs.pop(broker_id, None)
         yield Note("broker.joined", {"broker_id": broker_id, "broker_epoch": broker.epoch})
         yield Connect(broker.registration, broker.epoch)
     batch = RequestBatch(cluster)

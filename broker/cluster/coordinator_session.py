@@ -89,6 +89,8 @@ class CoordinatorSession:
         if self._security.has_acl:
             self.client.default_acl = secure_acl
         self.broker_epoch = -1
+        self.first_epoch: int | None = None
+        """The first `broker_epoch`. Later registrations say with it that this process lives on."""
         self.on_registered: Callable[[int], None] = lambda _epoch: None
         """Called with each new `broker_epoch`, before any request can arrive for it."""
         self.expiration_count = 0
@@ -294,6 +296,8 @@ class CoordinatorSession:
         # The node belongs to this session, so no node of an earlier session is left.
         self._own_sessions = {current}
         self.broker_epoch = result.broker_epoch
+        if self.first_epoch is None:
+            self.first_epoch = result.broker_epoch
         self.on_registered(result.broker_epoch)
         log.info("broker.registered", broker_id=broker_id, broker_epoch=result.broker_epoch)
         return None

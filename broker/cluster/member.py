@@ -10,6 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -183,7 +184,8 @@ class ClusterMember:
 
     def _encode_registration(self) -> bytes:
         version = 5 if self._has_features else 4
-        return self._registration.encode(timestamp_ms=self._now_ms(), version=version)
+        registration = replace(self._registration, first_epoch=self.session.first_epoch)
+        return registration.encode(timestamp_ms=self._now_ms(), version=version)
 
     async def _register_once(self) -> bool:
         """Register; return False if the session ended before."""

@@ -41,6 +41,10 @@ class Registration:
     security_protocols: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
     features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    first_epoch: int | None = None
+    """Broker epoch of the first registration of this process, in its later ones.
+
+    A field of Ottla's brokers, which Kafka's ignore."""
 
     def encode(self, *, timestamp_ms: int, jmx_port: int = NO_PORT, version: int = 5) -> bytes:
         """Return the znode's data."""
@@ -60,6 +64,8 @@ class Registration:
             "version": version,
             "timestamp": str(timestamp_ms),
         }
+        if self.first_epoch is not None:
+            fields["first_epoch"] = self.first_epoch
         return encode_json(fields)
 
     def _protocol(self, endpoint: Endpoint) -> str:
@@ -86,6 +92,7 @@ def decode_registration(broker_id: BrokerId, data: bytes | None) -> Registration
         security_protocols=fields.text_map("listener_security_protocol_map")
         or {endpoint.listener: endpoint.listener for endpoint in endpoints},
         rack=fields.text("rack") if fields.has("rack") else None,
+        first_epoch=fields.integer("first_epoch") if fields.has("first_epoch") else None,
     )
 
 

@@ -73,11 +73,13 @@ def empty_cluster(*broker_ids: int, repeats: bool = False) -> Driver:
     return driver
 
 
-def join(coordinator: Coordinator, broker_id: BrokerId) -> Driver:
+def join(coordinator: Coordinator, broker_id: BrokerId, first_epoch: int | None = None) -> Driver:
     """Register a broker in its own session, and return that."""
     driver = Driver(coordinator)
     registration = Registration(
-        broker_id=broker_id, endpoints=(Endpoint("PLAINTEXT", "h", 9092 + broker_id),)
+        broker_id=broker_id,
+        endpoints=(Endpoint("PLAINTEXT", "h", 9092 + broker_id),),
+        first_epoch=first_epoch,
     )
     data = registration.encode(timestamp_ms=0)
     result = driver.run(register(broker_id, data, Sessions(driver.session)))

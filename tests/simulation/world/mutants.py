@@ -276,12 +276,13 @@ def unseen_bounces(_real: Bug, cluster: Any) -> Any:
         yield from live_brokers.on_startup(cluster, new)
 
 
-@replaces((live_brokers, "on_return"))
-def returns_are_failures(_real: Bug, cluster: Any, again: Any) -> Any:
-    """A broker that registers again loses its leaders and its places in in-sync sets."""
-    known = {one: cluster.brokers.pop(one) for one in again}
-    yield from live_brokers.on_failure(cluster, again)
-    cluster.brokers.update(known)
+@replaces((live_brokers, "on_new_sessions"))
+def new_sessions_are_failures(_real: Bug, cluster: Any, brokers: Any) -> Any:
+    """A living broker with a new session loses its leaders and its places in in-sync sets."""
+    for broker in brokers:
+        del cluster.brokers[broker]
+    yield from live_brokers.on_failure(cluster, brokers)
+    yield from live_brokers.on_startup(cluster, brokers)
 
 
 @replaces((Channel, "on_failure"))

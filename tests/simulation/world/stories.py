@@ -361,7 +361,7 @@ STORIES: Final[Mapping[str, Story]] = {
     "one_own_session": two_stalls_end_no_broker,
     "recovery_point_without_sync": a_clean_stop_survives_a_loss_of_power,
     "recycled_arenas": early_requests_keep_their_bytes,
-    "returns_are_failures": a_dead_broker_inherits_nothing,
+    "new_sessions_are_failures": a_dead_broker_inherits_nothing,
     "unnoticed_deletions": a_deletion_reaches_absent_brokers,
     "unsynced_transactions": an_answered_transaction_survives_a_loss_of_power,
 }

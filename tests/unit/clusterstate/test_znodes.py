@@ -1,6 +1,7 @@
 """Codecs of Kafka's znodes, byte for byte."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -88,6 +89,14 @@ def test_a_registration_with_rack_and_without_plaintext_is_encoded_in_version_4(
 )
 def test_a_registration_is_decoded_in_every_version(data: bytes) -> None:
     assert decode_registration(B1, data) == REGISTERED
+
+
+def test_only_later_registrations_of_a_process_name_its_first_epoch() -> None:
+    assert b"first_epoch" not in REGISTERED.encode(timestamp_ms=5)
+    later = replace(REGISTERED, first_epoch=27)
+    assert decode_registration(B1, later.encode(timestamp_ms=5)) == later
+    with pytest.raises(MalformedZnodeError):
+        decode_registration(B1, later.encode(timestamp_ms=5).replace(b"27", b'"x"'))
 
 
 @pytest.mark.parametrize("listener", ["CLIENT.A", "CLIENT A", "KÖLN", "A:B"])

@@ -81,6 +81,7 @@ class Harness:
         self.driver = empty_cluster(1)
         self.coordinator = self.driver.coordinator
         self.sessions = {broker: join(self.coordinator, broker) for broker in (B2, B3)}
+        self.first_epochs: dict[BrokerId, int] = {}
         put_topic(self.coordinator, *(replicas or ((1, 2, 3),)))
         config = ControllerConfig(broker_id=B1, delete_topic_enable=delete_topic_enable)
         self.planner = Planner(config, lambda: NEW_ID)
@@ -792,56 +793,42 @@ def notes(harness: Harness) -> list[tuple[str, object]]:
     ]
 
 
-def return_of(harness: Harness, *brokers: BrokerId) -> None:
-    """Let brokers register again before the controller sees their registrations missing."""
+def renew(harness: Harness, *brokers: BrokerId) -> None:
+    """Let brokers register in new sessions before the controller sees that they are missing."""
     for broker in brokers:
+        first = harness.first_epochs.setdefault(broker, harness.epoch(broker))
         harness.end(broker)
-        harness.sessions[broker] = join(harness.coordinator, broker)
+        harness.sessions[broker] = join(harness.coordinator, broker, first_epoch=first)
 
 
-def test_brokers_that_register_again_keep_their_places() -> None:
+def test_brokers_with_new_sessions_keep_their_places() -> None:
     harness = Harness((2, 1, 3), (3, 2), (2,))
     partitions = [TopicPartition("orders", index) for index in range(3)]
     before = [harness.state(each) for each in partitions]
-    return_of(harness, B2, B3)
-    harness.do(e.BrokerChange())
-    assert [harness.state(each) for each in partitions] == before
-    connected = [one for one in harness.driver.effects if isinstance(one, Connect)]
-    assert [one.broker_epoch for one in connected] == [harness.epoch(B2), harness.epoch(B3)]
-    assert {broker for broker, _ in harness.sent(LeaderAndIsrRequest)} == {B2, B3}
+    for _ in range(2):
+        renew(harness, B2)
+        renew(harness, B2, B3)
+        harness.do(e.BrokerChange())
+        assert [harness.state(each) for each in partitions] == before
+        connected = [one for one in harness.driver.effects if isinstance(one, Connect)]
+        assert [one.broker_epoch for one in connected] == [harness.epoch(B2), harness.epoch(B3)]
+        assert {broker for broker, _ in harness.sent(LeaderAndIsrRequest)} == {B2, B3}
 
 
-@pytest.mark.parametrize("writes_itself", [False, True])
-def test_a_broker_loses_places_that_it_got_after_its_last_look(writes_itself: bool) -> None:
-    """Broker 2 has died, but the controller does not know this yet, and the leader neither."""
-    harness = Harness((1, 2), (2, 1))
-    second = TopicPartition("orders", 1)
-    assert harness.propose([1]) == ErrorCode.NONE
+def test_a_restarted_broker_loses_its_places_even_if_it_was_never_missing() -> None:
+    harness = Harness((2, 1))
+    renew(harness, B2)
     harness.do(e.BrokerChange())
-    if writes_itself:
-        state = harness.state()._replace(isr=(B1, B2))
-        node = paths.partition_state(T0)
-        harness.coordinator.put(node, encode_partition_state(state, state.controller_epoch))
-        harness.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
-        harness.do(e.IsrChange())
-    else:
-        assert harness.propose([1, 2]) == ErrorCode.NONE
-    assert harness.state().isr == (1, 2)
-    return_of(harness, B2)
+    assert harness.state().leader == 2
+    harness.end(B2)
+    join(harness.coordinator, B2)
     harness.do(e.BrokerChange())
-    assert harness.state().isr == (1,)
-    assert harness.state(second).isr == (2, 1), "it has been there all the time"
-    assert {broker for broker, _ in harness.sent(LeaderAndIsrRequest)} == {B1, B2}
-    assert harness.propose([1, 2]) == ErrorCode.NONE
-    harness.do(e.BrokerChange())
-    return_of(harness, B2)
-    harness.do(e.BrokerChange())
-    assert harness.state().isr == (1, 2), "it was registered after it had joined"
+    assert (harness.state().leader, harness.state().isr) == (1, (1,))
 
 
-def test_a_broker_that_registers_again_inherits_from_a_dead_one() -> None:
+def test_a_broker_with_a_new_session_inherits_from_a_dead_one() -> None:
     harness = Harness((3, 2), (2, 3))
-    return_of(harness, B2)
+    renew(harness, B2)
     harness.end(B3)
     harness.do(e.BrokerChange())
     for index in range(2):
@@ -849,21 +836,31 @@ def test_a_broker_that_registers_again_inherits_from_a_dead_one() -> None:
         assert (state.leader, state.isr) == (2, (2,))
 
 
-def test_a_broker_that_registers_again_is_no_longer_shutting_down() -> None:
+def test_a_new_session_does_not_repair_a_disk() -> None:
+    harness = Harness((2,))
+    state = LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    topic = LeaderAndIsrTopicError(topic_id=ORDERS_ID, partition_errors=[state])
+    lost = LeaderAndIsrResponse(topics=[topic])
+    harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), lost))
+    renew(harness, B2)
+    harness.do(e.BrokerChange())
+    assert harness.state().leader == NO_LEADER
+
+
+def test_a_broker_with_a_new_session_is_still_shutting_down() -> None:
     harness = Harness((2, 1), (1, 2))
     harness.do(e.ControlledShutdownRequested(B2, harness.epoch(B2)))
-    assert harness.cluster.shutting_down == {B2}
-    return_of(harness, B2)
+    renew(harness, B2)
     harness.do(e.BrokerChange())
-    assert not harness.cluster.shutting_down
+    assert harness.cluster.shutting_down == {B2}
 
 
-def test_a_deletion_requested_of_an_earlier_incarnation_is_requested_again() -> None:
+def test_a_deletion_requested_in_an_earlier_session_is_requested_again() -> None:
     harness = Harness((1, 2))
     delete(harness)
     harness.do(e.StopReplicaResponseReceived(B1, harness.epoch(B1), StopReplicaResponse(), [T0]))
     harness.driver.effects.clear()
-    return_of(harness, B2)
+    renew(harness, B2)
     harness.do(e.BrokerChange())
     assert B2 in {broker for broker, _ in harness.sent(StopReplicaRequest)}
 

@@ -35,6 +35,7 @@ class FakeSession:
     def __init__(self) -> None:
         self.driver: Driver = empty_cluster()
         self.broker_epoch = -1
+        self.first_epoch: int | None = None
         self.failures: list[Exception | None] = []
         self.has_failed = asyncio.Event()
         self.run_count = 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from clusterstate.leader_and_isr import LeaderAndIsr
 from clusterstate.znodes import paths
 from kafkawire.ids import TopicPartition
@@ -18,6 +21,9 @@ class TreeJudge:
         """Last transaction that a broker knows of."""
         self._states: dict[tuple[object, TopicPartition], tuple[LeaderAndIsr, int]] = {}
         """Last state of each partition, and the transaction that wrote it."""
+        self._lost: list[str] = []
+        """Answered transactions that a restart has undone."""
+        cluster.loop.events.listeners["state.recovered"] = self._on_recovered
 
     def look(self) -> None:
         """Judge the present tree.
@@ -25,6 +31,7 @@ class TreeJudge:
         Raises:
             AssertionError: a promise of the coordinator or the controller is broken.
         """
+        assert not self._lost, "\n".join(self._lost)
         self._judge_transactions()
         assignments, nodes = self._cluster.assignments(), self._cluster.nodes
         for partition, state in self._cluster.partition_states().items():
@@ -50,5 +57,13 @@ class TreeJudge:
         if last is None:
             return
         assert self._seen <= last, f"transaction {self._seen} of {last} was read"
-        # A loss of power may undo transactions that were not synced, and that nobody could read.
+
+    def _on_recovered(self, _host: str, event: Mapping[str, Any]) -> None:
+        """Forget transactions that a loss of power has undone: they were not synced.
+
+        Nobody could read them. The next ones get the same numbers.
+        """
+        last = int(event["zxid"])
+        if self._seen > last:
+            self._lost.append(f"transaction {self._seen} was read, and {last} is the last one")
         self._states = {key: each for key, each in self._states.items() if each[1] <= last}

@@ -136,7 +136,12 @@ async def _throttle(
     for broker in move_throttle.throttled_brokers(current, targets):
         changes = move_throttle.broker_changes(rate)
         await admin.alter_configs(ResourceType.BROKER, str(broker), changes)
-    for topic, changes in move_throttle.topic_changes(current, targets).items():
+    moving = await admin.list_reassignments()
+    for topic in sorted({each.topic for each in targets}):
+        keys = move_throttle.topic_reset()
+        configs = await admin.describe_configs(ResourceType.TOPIC, topic, keys)
+        listed = {key: entry.value or "" for key, entry in configs.items()}
+        changes = move_throttle.topic_changes(topic, current, targets, listed=listed, moving=moving)
         await admin.alter_configs(ResourceType.TOPIC, topic, changes)
 
 

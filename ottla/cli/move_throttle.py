@@ -4,7 +4,7 @@ A broker has two rates: for records that it sends as leader, and for records tha
 follower. A topic lists the replicas to which they apply, so that ordinary replication stays fast.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from kafkawire.ids import TopicPartition
@@ -13,6 +13,7 @@ LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+ALL_REPLICAS: Final = "*"
 
 Replicas = Mapping[TopicPartition, Sequence[int]]
 
@@ -29,18 +30,33 @@ def throttled_brokers(current: Replicas, targets: Replicas) -> list[int]:
     return sorted(taking_part)
 
 
-def topic_changes(current: Replicas, targets: Replicas) -> dict[str, dict[str, str | None]]:
-    """Return the config changes by topic: old replicas send, and added ones copy, at the rate."""
-    changes: dict[str, dict[str, str | None]] = {}
-    for topic in sorted({each.topic for each in targets}):
-        moves = sorted(each for each in targets if each.topic == topic)
-        changes[topic] = {
-            LEADER_REPLICAS: _listed((each, current[each]) for each in moves),
-            FOLLOWER_REPLICAS: _listed(
-                (each, [one for one in targets[each] if one not in current[each]]) for each in moves
-            ),
-        }
-    return changes
+def topic_changes(
+    topic: str,
+    current: Replicas,
+    targets: Replicas,
+    *,
+    listed: Mapping[str, str],
+    moving: Iterable[TopicPartition],
+) -> dict[str, str]:
+    """Return the config changes of a topic: old replicas send, and added ones copy, at the rate.
+
+    Of the present configs, `listed`, the replicas of other partitions in `moving` stay.
+    """
+    moves = sorted(each for each in targets if each.topic == topic)
+    others = {each.partition for each in moving if each.topic == topic} - {
+        each.partition for each in moves
+    }
+    added = [(each, [one for one in targets[each] if one not in current[each]]) for each in moves]
+    replicas = {
+        LEADER_REPLICAS: _texts((each, current[each]) for each in moves),
+        FOLLOWER_REPLICAS: _texts(added),
+    }
+    return {
+        key: ALL_REPLICAS
+        if listed.get(key) == ALL_REPLICAS
+        else ",".join([*_kept(listed.get(key, ""), others), *texts])
+        for key, texts in replicas.items()
+    }
 
 
 def topic_reset() -> dict[str, str | None]:
@@ -48,7 +64,10 @@ def topic_reset() -> dict[str, str | None]:
     return {LEADER_REPLICAS: None, FOLLOWER_REPLICAS: None}
 
 
-def _listed(replicas: Iterable[tuple[TopicPartition, Sequence[int]]]) -> str:
-    return ",".join(
-        f"{each.partition}:{broker}" for each, brokers in replicas for broker in brokers
-    )
+def _kept(listed: str, partitions: Collection[int]) -> list[str]:
+    wanted = {str(each) for each in partitions}
+    return [text for text in listed.split(",") if text.partition(":")[0] in wanted]
+
+
+def _texts(replicas: Iterable[tuple[TopicPartition, Sequence[int]]]) -> list[str]:
+    return [f"{each.partition}:{broker}" for each, brokers in replicas for broker in brokers]

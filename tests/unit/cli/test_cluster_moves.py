@@ -15,6 +15,7 @@ from ottla.cli.command_config import ClusterAccess
 from ottla.cli.failure import CommandError
 from ottla.client.admin_model import (
     ClusterDescription,
+    ConfigEntry,
     Reassignment,
     ResourceType,
     TopicDescription,
@@ -95,6 +96,24 @@ class Cluster:
             racks=dict.fromkeys(ids),
         )
 
+    async def describe_configs(
+        self, kind: ResourceType, name: str, keys: Iterable[str]
+    ) -> dict[str, ConfigEntry]:
+        assert kind is ResourceType.TOPIC
+        configs = self.configs.get(name, {})
+        return {
+            key: ConfigEntry(
+                name=key,
+                value=configs.get(key, ""),
+                source=1 if key in configs else 5,
+                is_default=key not in configs,
+                is_read_only=False,
+                is_sensitive=False,
+                documentation=None,
+            )
+            for key in keys
+        }
+
     async def alter_configs(
         self, kind: ResourceType, name: str, changes: Mapping[str, str | None]
     ) -> None:
@@ -167,6 +186,17 @@ async def test_the_throttle_of_a_topic_stays_while_another_partition_of_it_moves
     await move(cluster.access, throttled_move(BIG), is_waiting=False)
     await move(cluster.access, throttled_move(other), is_waiting=True)
     assert cluster.throttled() == {"1", "2", "big"}
+
+
+async def test_a_throttled_move_keeps_the_throttle_of_another_partition() -> None:
+    other = TopicPartition("big", 1)
+    cluster = Cluster(BIG, other)
+    for place in (BIG, other):
+        cluster.stuck.add(place)
+        await move(cluster.access, throttled_move(place), is_waiting=False)
+    configs = cluster.configs["big"]
+    assert configs["leader.replication.throttled.replicas"] == "0:1,1:1"
+    assert configs["follower.replication.throttled.replicas"] == "0:2,1:2"
 
 
 async def test_unthrottle_keeps_the_rates_of_brokers_while_partitions_move(

@@ -16,12 +16,31 @@ CURRENT = {
 TARGETS = {TopicPartition("a", 0): (2, 4), TopicPartition("a", 1): (2, 3)}
 
 
+LEADERS, FOLLOWERS = topic_reset()
+
+
 def test_old_replicas_send_and_added_ones_copy_at_the_rate() -> None:
-    assert topic_changes(CURRENT, TARGETS) == {
-        "a": {
-            "leader.replication.throttled.replicas": "0:1,0:2,1:2,1:3",
-            "follower.replication.throttled.replicas": "0:4",
-        }
+    listed = {LEADERS: "", FOLLOWERS: ""}
+    assert topic_changes("a", CURRENT, TARGETS, listed=listed, moving=()) == {
+        "leader.replication.throttled.replicas": "0:1,0:2,1:2,1:3",
+        "follower.replication.throttled.replicas": "0:4",
+    }
+
+
+def test_partitions_that_move_already_keep_their_throttle() -> None:
+    listed = {LEADERS: "0:9,2:1,3:1,12:5", FOLLOWERS: "2:6,3:7"}
+    moving = [TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 3)]
+    assert topic_changes("a", CURRENT, TARGETS, listed=listed, moving=moving) == {
+        LEADERS: "2:1,0:1,0:2,1:2,1:3",
+        FOLLOWERS: "2:6,0:4",
+    }
+
+
+def test_a_throttle_of_all_replicas_stays() -> None:
+    listed = {LEADERS: "*", FOLLOWERS: ""}
+    assert topic_changes("a", CURRENT, TARGETS, listed=listed, moving=()) == {
+        LEADERS: "*",
+        FOLLOWERS: "0:4",
     }
 
 

@@ -225,17 +225,34 @@ class Client:
         return self._send(Op(OpCode.CREATE_TTL, request), self._path_and_stat_of)
 
     async def create_chroot(self) -> None:
-        """Create the missing nodes of the chroot, as Kafka's client does."""
-        names = self._servers.chroot.split("/")[1:]
-        for depth in range(1, len(names) + 1):
-            path = "/" + "/".join(names[:depth])
-            op = operations.create(path, None, acl=self.default_acl(path))
+        """Create the missing nodes of the chroot, as Kafka's client does.
+
+        A node that exists is left alone, so that no right to create another one is needed.
+        """
+        missing: list[str] = []
+        path = self._servers.chroot
+        while path and not await self._has_on_server(path):
+            missing.append(path)
+            path = path.rpartition("/")[0]
+        for each in reversed(missing):
+            op = operations.create(each, None, acl=self.default_acl(each))
             try:
                 # Not by `_send`, because these paths are the server's.
-                await self.session.call(op.type, op.request, path, _nothing)
+                await self.session.call(op.type, op.request, each, _nothing)
             except OperationError as error:
                 if error.code is not ErrorCode.NODE_EXISTS:
                     raise
+
+    async def _has_on_server(self, path: str) -> bool:
+        try:
+            request = ReadRequest(path, watch=False)
+            await self.session.call(OpCode.EXISTS, request, path, _nothing)
+        except OperationError as error:
+            # Some servers reveal an existing node only to its readers.
+            if error.code in (ErrorCode.NO_NODE, ErrorCode.NO_AUTH):
+                return error.code is ErrorCode.NO_AUTH
+            raise
+        return True
 
     def delete(self, path: str, version: int = -1) -> "asyncio.Future[None]":
         """Delete a node without children."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from coordination.client.client_connection import ClientConnection
 from coordination.client.hosts import Host, Rotation
-from coordination.errors import CoordinationError
+from coordination.errors import OUT_OF_THREADS, CoordinationError, is_out_of_threads
 from coordination.protocol.messages import ConnectResponse
 from kafkawire.address import check_address
 
@@ -69,6 +69,12 @@ class Connector:
             return False
         except (OSError, CoordinationError, struct.error) as error:
             self.failure = f"{host.name}:{host.port}: {_reason(error)}"
+            return False
+        except RuntimeError as error:
+            # The look-up of a name, and the file of the session, need a thread.
+            if not is_out_of_threads(error):
+                raise
+            self.failure = OUT_OF_THREADS
             return False
         finally:
             # Also when this attempt is cancelled: packets of this connection must not arrive.

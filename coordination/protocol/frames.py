@@ -45,6 +45,7 @@ class FrameSplitter:
 
     def __init__(self, max_frame_bytes: int, *, max_first_bytes: int | None = None) -> None:
         self._max_frame_bytes = max_frame_bytes
+        self._is_first = True
         self._limit = max_frame_bytes if max_first_bytes is None else max_first_bytes
         self._rest = bytearray()
         # Size of `_rest` at which the frame, or its length, is complete.
@@ -54,6 +55,12 @@ class FrameSplitter:
     def buffered_bytes(self) -> int:
         """Number of received bytes of the incomplete frame."""
         return len(self._rest)
+
+    def allow(self, max_frame_bytes: int) -> None:
+        """Set the limit of all frames but the first."""
+        self._max_frame_bytes = max_frame_bytes
+        if not self._is_first:
+            self._limit = max_frame_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the payloads completed by `data`.
@@ -79,7 +86,7 @@ class FrameSplitter:
                 break
             frames.append(data[position + 4 : end])
             position = end
-            self._limit = self._max_frame_bytes
+            self._limit, self._is_first = self._max_frame_bytes, False
         if position < size:
             self._rest, self._wanted = bytearray(memoryview(data)[position:]), wanted
         return frames

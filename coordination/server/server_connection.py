@@ -29,6 +29,10 @@ TURN_OUTPUT_BYTES: Final = 1024 * 1024
 TURN_S: Final = 0.005
 
 
+MAX_LOGIN_BYTES: Final = 65_536
+"""Limit of a request from a client that has not logged in yet; credentials are much smaller."""
+
+
 class ConnectionState(IntEnum):
     """State of a connection, which only moves forward; requests run in FRESH and OPEN."""
 
@@ -101,7 +105,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Owner) -> None:
         self._server = server
         self._splitter = FrameSplitter(
-            server.config.max_request_bytes, max_first_bytes=frames.MAX_HANDSHAKE_BYTES
+            min(MAX_LOGIN_BYTES, server.config.max_request_bytes),
+            max_first_bytes=frames.MAX_HANDSHAKE_BYTES,
         )
         self._head = b""
         self._inbox: deque[bytes] = deque()
@@ -121,7 +126,7 @@ class Connection(asyncio.Protocol):
         self.session_id = 0
         self.identities: Sequence[Identity] = ()
         self.is_authenticated = False
-        """Whether the identities suffice to use the coordinator."""
+        """Whether the identities suffice to use the coordinator; see `identify`."""
         self.exchange: DigestServer | None = None
         self.opened_at_s = 0.0
         self.received_count = 0
@@ -130,6 +135,12 @@ class Connection(asyncio.Protocol):
         self.address: str | None = None
         """Address of the peer, set once the connection is admitted."""
         self.peer_name = "?"
+
+    def identify(self, identities: Sequence[Identity], *, is_authenticated: bool) -> None:
+        """Set the identities of the client. Once they suffice, it may send large requests."""
+        self.identities, self.is_authenticated = identities, is_authenticated
+        if is_authenticated:
+            self._splitter.allow(self._server.config.max_request_bytes)
 
     @property
     def is_made(self) -> bool:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from coordination.errors import DataError, DirectoryLockedError
 from coordination.server.disk.wal import STORE_ID_BYTES, pack, unpack
@@ -125,10 +125,15 @@ def _store_locked(directory: Path, kind: int, reason: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def create_private(path: Path) -> BinaryIO:
+    """Create or overwrite a file that only its owner may read: it holds digests of passwords."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
 def _write_private(path: Path, data: bytes) -> None:
     temporary = path.with_suffix(".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with create_private(temporary) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from coordination.protocol.messages import Acl
-from coordination.server.disk.data_dir import sync_directory
+from coordination.server.disk.data_dir import create_private, sync_directory
 from coordination.server.disk.wal import pack, unpack_stream
 from coordination.server.state.tree import Node, State
 from coordination.server.state.txns import pack_acl, unpack_acl
@@ -44,7 +44,7 @@ def write(path: Path, state: State, store_id: bytes, wal_crc: int) -> None:
     """Write a snapshot durably and atomically."""
     temporary = path.with_suffix(unfinished_suffix(os.getpid()))
     try:
-        with temporary.open("wb") as file:
+        with create_private(temporary) as file:
             crc = 0
             for chunk in _chunks(state, store_id, wal_crc):
                 crc = zlib.crc32(chunk, crc)

@@ -49,6 +49,9 @@ MAX_IDENTITIES: Final = 16
 MAX_CREDENTIALS_BYTES: Final = 4096
 MAX_ENTRIES: Final = 100
 """Limit per ACL, because each access to its node checks all of them."""
+MAX_ID_CHARS: Final = 16_384
+"""Limit of the ids in one ACL together: ACLs that are no longer used are kept for a while."""
+MAX_NETWORK_CHARS: Final = 64
 _UNPROVABLE: Final = frozenset({"ip", "world", "super"})
 """Schemes that `auth` does not expand to, because they need no credentials of the client."""
 _IPV4_BITS: Final = 32
@@ -137,7 +140,7 @@ def resolve(acl: Sequence[Acl], identities: Iterable[Identity], path: str) -> tu
     """
     if tuple(acl) == OPEN_ACL:
         return OPEN_ACL
-    if len(acl) > MAX_ENTRIES:
+    if len(acl) > MAX_ENTRIES or _id_chars(acl) > MAX_ID_CHARS:
         raise OperationError.of(ErrorCode.INVALID_ACL, path)
     resolved: list[Acl] = []
     for entry in dict.fromkeys(acl):
@@ -145,9 +148,13 @@ def resolve(acl: Sequence[Acl], identities: Iterable[Identity], path: str) -> tu
         if not expanded:
             raise OperationError.of(ErrorCode.INVALID_ACL, path)
         resolved.extend(expanded)
-    if not 0 < len(resolved) <= MAX_ENTRIES:
+    if not 0 < len(resolved) <= MAX_ENTRIES or _id_chars(resolved) > MAX_ID_CHARS:
         raise OperationError.of(ErrorCode.INVALID_ACL, path)
     return tuple(resolved)
+
+
+def _id_chars(acl: Iterable[Acl]) -> int:
+    return sum(len(entry.id or "") for entry in acl)
 
 
 def _expand(entry: Acl, identities: Iterable[Identity]) -> list[Acl]:
@@ -167,7 +174,7 @@ def _expand(entry: Acl, identities: Iterable[Identity]) -> list[Acl]:
             return [entry]
         case "sasl" if entry.id is not None and _KERBEROS_NAME.fullmatch(entry.id):
             return [entry]
-        case "ip" if _network(entry.id or "") is not None:
+        case "ip" if _is_network(entry.id or ""):
             return [entry]
         case _:
             return []
@@ -181,6 +188,10 @@ def masked(acl: Sequence[Acl]) -> tuple[Acl, ...]:
         else entry
         for entry in acl
     )
+
+
+def _is_network(expression: str) -> bool:
+    return len(expression) <= MAX_NETWORK_CHARS and _network(expression) is not None
 
 
 @lru_cache(maxsize=1024)

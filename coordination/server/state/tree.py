@@ -110,6 +110,8 @@ class Tree:
         self.ttls: dict[str, None] = {}
         self.data_bytes = 0
         self._acls: dict[tuple[Acl, ...], tuple[Acl, ...]] = {OPEN_ACL: OPEN_ACL}
+        self._max_acls = MIN_SHARED_ACLS
+        """Size of the table of ACLs at which the unused ones are dropped."""
         self._add_system_nodes()
 
     @property
@@ -251,12 +253,13 @@ class Tree:
             self.ttls.pop(path, None)
 
     def _shared(self, acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-        if len(self._acls) > max(MIN_SHARED_ACLS, len(self.nodes)):
-            # There are more ACLs than nodes, so most of them are unused.
+        if len(self._acls) > self._max_acls:
             self._acls = {
                 OPEN_ACL: OPEN_ACL,
                 **{node.acl: node.acl for node in self.nodes.values()},
             }
+            # Twice as many, so that each new ACL pays for a bounded part of the next visit of all.
+            self._max_acls = MIN_SHARED_ACLS + 2 * len(self._acls) + len(self.nodes)
         return self._acls.setdefault(acl, acl)
 
     def count_below(self, path: str) -> int:

@@ -22,9 +22,12 @@ from coordination.errors import (
     NotEmptyError,
 )
 from coordination.protocol.messages import (
+    Acl,
     ChildrenResponse,
     EventType,
     GetDataResponse,
+    OpCode,
+    SetAclRequest,
     StatResponse,
 )
 
@@ -247,6 +250,23 @@ async def a_chroot_hides_its_parents(address: str, base: str) -> None:
         assert sorted(await outside.get_children(base)) == ["m-0000000001", "n"]
 
 
+async def a_chroot_needs_no_rights_above_itself(address: str, base: str) -> None:
+    """The nodes above exist, and only their owner may create others below them."""
+    acl = [Acl(31, "digest", "owner:x"), Acl(1, "world", "anyone")]
+    async with connected(address) as outside:
+        await outside.create(base)
+        await outside.create(f"{base}/b")
+        request = SetAclRequest(base, tuple(acl), -1)
+        await outside.session.call(OpCode.SET_ACL, request, base, bytes)
+        async with connected(f"{address}{base}/b") as inside:
+            await inside.create_chroot()
+        async with connected(f"{address}{base}/b/c/d") as inside:
+            await inside.create_chroot()
+            await inside.create_chroot()
+        assert await outside.get_children(f"{base}/b") == ["c"]
+        assert await outside.get_children(f"{base}/b/c") == ["d"]
+
+
 async def ephemerals_are_deleted_with_their_session(address: str, base: str) -> None:
     async with connected(address) as watcher:
         await watcher.create(base)
@@ -305,6 +325,7 @@ EXPERIMENTS: list[Experiment] = [
     persistent_watches_stay_until_removed,
     watches_survive_a_lost_connection,
     a_chroot_hides_its_parents,
+    a_chroot_needs_no_rights_above_itself,
     ephemerals_are_deleted_with_their_session,
     lost_responses_are_recovered,
     requests_are_answered_in_order,

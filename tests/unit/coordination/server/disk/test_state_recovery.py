@@ -394,6 +394,12 @@ def test_a_directory_is_locked_by_one_coordinator(tmp_path: Path) -> None:
     assert (tmp_path / "d" / "store").stat().st_mode & 0o777 == 0o600
 
 
+def test_only_the_owner_may_read_a_snapshot(tmp_path: Path) -> None:
+    path = tmp_path / "s.msgpack"
+    state_snapshot.write(path, State(), b"id", 9)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_lost_identity_is_not_replaced_if_data_exists(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     store.append()

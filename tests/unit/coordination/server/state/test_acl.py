@@ -80,6 +80,24 @@ def test_a_node_without_read_permission_shows_nothing() -> None:
     assert client.service.watches.data.has("/absent", client)
 
 
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param((Acl(31, "digest", "a:" + "b" * acl.MAX_ID_CHARS),), id="one long id"),
+        pytest.param(
+            tuple(Acl(31, "digest", f"{number}:" + "b" * 1_000) for number in range(20)), id="many"
+        ),
+        pytest.param((Acl(31, "auth", ""),), id="long identities of the caller"),
+        pytest.param((Acl(31, "ip", "1." * acl.MAX_NETWORK_CHARS),), id="long address"),
+    ],
+)
+def test_the_ids_of_one_acl_are_limited(entries: tuple[Acl, ...]) -> None:
+    known = [Identity("digest", f"{number}:" + "x" * 4_000) for number in range(5)]
+    with pytest.raises(OperationError) as caught:
+        acl.resolve(entries, known, "/a")
+    assert caught.value.code is ErrorCode.INVALID_ACL
+
+
 def test_a_client_without_an_ip_address_matches_no_network() -> None:
     nowhere = Identity("ip", "unix socket")
     assert not acl.allows((Acl(31, "ip", "10.0.0.0/8"),), Permission.READ, (nowhere,))

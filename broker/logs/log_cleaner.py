@@ -264,7 +264,9 @@ class LogCleaner:
                 return False
             return local.upkeep.finish_swap(self._now_ms())
         except (asyncio.CancelledError, StorageError):
-            local.upkeep.cancel_swap()
+            # On a disk that has failed meanwhile, too: another error would undo the cancellation.
+            with suppress(StorageError):
+                local.upkeep.cancel_swap()
             raise
 
     async def _write_end(self, cleaning: Cleaning) -> None:

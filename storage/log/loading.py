@@ -137,11 +137,13 @@ class _Load:
 
     def check_indexes(self, *, was_clean: bool) -> list[CorruptLogError]:
         """Rebuild missing indexes and, after a crash, wrong ones; return the damage found."""
-        if was_clean:
-            incomplete = [n for n, each in enumerate(self._found) if not each.has_indexes]
-            return _check_indexes([self.segments[n] for n in incomplete])
-        below = self.segments[: _first_to_recover(self.segments, self._recovery_point)]
-        return _check_indexes(below, sample=True)
+        first = len(self.segments) if was_clean else self._first_to_recover()
+        doubtful = None if was_clean else self._last_flushed()
+        damage: list[CorruptLogError] = []
+        for segment, each in zip(self.segments[:first], self._found, strict=False):
+            if segment is doubtful or not each.has_indexes:
+                damage += _check_indexes(segment, sample=segment is doubtful)
+        return damage
 
     def open_transactions(self) -> None:
         """Open the transaction indexes; damaged ones are rebuilt later."""
@@ -166,12 +168,14 @@ class _Load:
 
     def recover(self, *, is_gapless: bool) -> None:
         """Recover the segments from the recovery point on."""
-        first = _first_to_recover(self.segments, self._recovery_point)
+        first = self._first_to_recover()
         trusted = self.segments[first].base_offset if self.segments else Offset(0)
         # Later snapshots are rebuilt: a truncation or their removal may not be on disk.
         self._keep_snapshots(trusted)
         self.snapshots = producer_snapshots.remove_damaged(self._directory, self.snapshots)
         self._reindexed |= {each.base_offset for each in self.segments[first:]}
+        if (flushed := self._last_flushed()) is not None:
+            self._reindexed.add(flushed.base_offset)
         self.discarded += _recover(self.segments, self.epochs, first)
         slot = _first_gap(self.segments, first, self._recovery_point)
         if slot is not None:
@@ -251,6 +255,21 @@ class _Load:
             self._replay(producers, high_watermark, end)
         return producers
 
+    def _first_to_recover(self) -> int:
+        """Return the slot of the segment that holds the recovery point."""
+        below = (each.base_offset <= self._recovery_point for each in self.segments)
+        return max(0, sum(below) - 1)
+
+    def _last_flushed(self) -> Segment | None:
+        """Return the segment whose indexes may not be on disk, although all its batches are.
+
+        When the log rolls after a flush, it closes the indexes of the segment that it has flushed.
+        """
+        first = self._first_to_recover()
+        if not first or self.segments[first].base_offset != self._recovery_point:
+            return None
+        return self.segments[first - 1]
+
     def _keep_snapshots(self, last: Offset) -> None:
         producer_snapshots.remove(self._directory, (each for each in self.snapshots if each > last))
         self.snapshots = [each for each in self.snapshots if each <= last]
@@ -271,33 +290,22 @@ class _Load:
         return [each for each in self.snapshots if each <= limit]
 
 
-def _first_to_recover(segments: list[Segment], recovery_point: Offset) -> int:
-    """Return the slot of the segment that holds the last offset below the recovery point.
-
-    That segment counts even if the next one begins exactly at the recovery point: when the log
-    rolls after a flush, it closes the indexes of the older segment, which may not be on disk yet.
-    """
-    slots = [slot for slot, each in enumerate(segments) if each.base_offset < recovery_point]
-    return slots[-1] if slots else 0
-
-
-def _check_indexes(segments: list[Segment], *, sample: bool = False) -> list[CorruptLogError]:
+def _check_indexes(segment: Segment, *, sample: bool) -> list[CorruptLogError]:
     """Rebuild indexes that are missing or, with `sample`, inconsistent with their log.
 
     Returns the damage that was found. Damage in the middle of a log is not repaired; the readable
     batches around it are served.
     """
-    damage = []
-    for segment in segments:
-        try:
-            # Opening the file rebuilds indexes that are missing or end at the wrong position.
-            _ = segment.file
-            if sample and not recovery.are_indexes_right(segment):
-                segment.mend_index()
-        except CorruptLogError as error:
-            damage.append(error)
+    try:
+        # Opening the file rebuilds indexes that are missing or end at the wrong position.
+        _ = segment.file
+        if sample and not recovery.are_indexes_right(segment):
+            segment.mend_index()
+    except CorruptLogError as error:
+        return [error]
+    finally:
         segment.release()
-    return damage
+    return []
 
 
 def _recover(segments: list[Segment], epochs: LeaderEpochs, first: int) -> list[Path]:

@@ -180,6 +180,27 @@ def test_a_rebuilt_index_reopens_no_transaction_whose_marker_was_cleaned_away(
         log.upkeep.close()
 
 
+def test_a_crash_reopens_no_transaction_whose_marker_was_cleaned_away(log: Log) -> None:
+    put_unique(log, b"a")
+    put_in_transaction(log, b"x", b"1")
+    log.upkeep.roll(NOW_MS)
+    end_transaction(log, ControlType.COMMIT)
+    put(log, (b"x", b"2"))
+    put_unique(log, b"b")
+    log.upkeep.roll(NOW_MS)
+    put_unique(log, b"c")
+    log.producers.expire(NOW_MS + 1_000, 1_000)
+    for number in range(3):
+        clean(log, dirty_from=0, now_ms=NOW_MS + number * COMPACTED.delete_retention_ms)
+    assert not any(header.is_control for header in headers_of(log))
+    log.upkeep.flush_closed()
+    recovery_point = log.recovery_point
+    assert recovery_point == log.segments[-1].base_offset
+    log.upkeep.close()
+    log = open_log(log.directory, COMPACTED, was_clean=False, recovery_point=recovery_point)
+    assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset
+
+
 def test_all_lost_indexes_are_rebuilt_at_a_start(log: Log) -> None:
     for sequence in range(4):
         put_in_transaction(log, b"a", b"aborted", sequence)

@@ -178,8 +178,10 @@ def test_flipped_bit_in_an_index_changes_no_result(tmp_path: Path, suffix: str) 
             found = log.offset_for_timestamp(NOW_MS + number, Offset(120))
             assert found is not None
             assert found.offset == 2 * number
-        # After a crash the sample, which covers all of such a small index, detects it.
-        log = open_log(directory, was_clean=False, recovery_point=120)
+        # After a crash the sample, which covers all of such a small index, detects it where the
+        # indexes may not be on disk.
+        flushed = log.segments[1].base_offset
+        log = open_log(directory, was_clean=False, recovery_point=flushed)
         log.upkeep.close()
         assert contents(directory) == expected
         shutil.rmtree(directory)
@@ -346,8 +348,49 @@ def test_recovery_begins_at_the_recovery_point(directory: Path) -> None:
     assert log.log_end_offset == 0
 
 
-def test_the_segment_that_ends_at_the_recovery_point_is_recovered(directory: Path) -> None:
-    """Its indexes were closed after the flush, so they need not be on disk."""
+def test_damage_below_the_recovery_point_costs_no_records_behind_it(directory: Path) -> None:
+    log = written(directory)
+    log.upkeep.flush_closed()
+    flushed, active = log.segments[-2:]
+    assert log.recovery_point == active.base_offset
+    log.upkeep.close()
+    before = contents(directory)
+    path = directory / f"{flushed.base_offset:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    log = open_log(directory, was_clean=False, recovery_point=active.base_offset)
+    assert log.log_end_offset == 120
+    assert path.read_bytes() == data, "what is intact there is still served"
+    expected = before[f"{active.base_offset:020d}.log"]
+    assert read(log, active.base_offset) == expected
+
+
+def test_a_start_after_a_crash_opens_no_segment_long_below_the_recovery_point(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = written(directory, batch_count=200)
+    log.upkeep.flush_closed()
+    recovery_point = log.recovery_point
+    names = [f"{each.base_offset:020d}" for each in log.segments]
+    log.upkeep.close()
+    opened: set[str] = set()
+    real = os.open
+
+    def noting(path: str | Path, flags: int, *more: int, **named: int) -> int:
+        opened.add(Path(path).stem)
+        return real(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", noting)
+    open_log(directory, was_clean=False, recovery_point=recovery_point)
+    assert opened.isdisjoint(names[:-2])
+    assert opened >= {names[-1]}
+
+
+def test_the_indexes_of_the_segment_that_ends_at_the_recovery_point_are_checked(
+    directory: Path,
+) -> None:
+    """They were closed after the flush, so they need not be on disk."""
     log = open_log(directory)
     for number in range(15):
         append(log, [NOW_MS + number])

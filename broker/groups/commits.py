@@ -161,10 +161,9 @@ class GroupCommits:
         """Leave the deletions during a load to the next coordinator, which knows newer offsets."""
         self._deleted_early.pop(partition, None)
 
-    def expire(self, partition: int) -> None:
-        """Remove expired offsets of the groups of one partition."""
-        for group in self._registry.in_partition(partition):
-            self._clean_up(group, group.expired_offsets(self._now_ms(), self._retention_ms))
+    def expire(self, group: Group) -> None:
+        """Remove expired offsets of a group, and the group if it is empty then."""
+        self._clean_up(group, group.expired_offsets(self._now_ms(), self._retention_ms))
 
     # Inside
 

@@ -39,6 +39,7 @@ from broker.groups.state import DEAD
 from broker.groups.store_errors import rebalance_error
 from broker.internal_log.coordinated_topic import CoordinatedTopic
 from broker.internal_log.store import KeyValue, Replicas
+from broker.network.request_tasks import in_turns
 from broker.purgatory import Purgatory
 from broker.scheduler import PeriodicTask
 from kafkawire.compression import Codec
@@ -130,10 +131,13 @@ class GroupCoordinator:
             runs_in_loop=True,
         )
 
-    def expire(self) -> None:
-        """Remove expired offsets and empty groups, one partition per turn of the event loop."""
+    async def expire(self) -> None:
+        """Remove expired offsets and empty groups, in many turns of the event loop."""
         for partition in self._leaderships.active_partitions():
-            self._loop.call_soon(self.commits.expire, partition)
+            groups = self.registry.in_partition(partition)
+            async for group in in_turns(groups, lambda group: 10 + len(group.offsets)):
+                if group in self.registry:
+                    self.commits.expire(group)
 
     # Members
 

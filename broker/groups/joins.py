@@ -85,6 +85,8 @@ class Joins:
         elif new_id == members.leader_id:
             result = replace(result, skip_assignment=True)
         self._effects.append(RespondToJoin(members.joining.pop(new_id), result))
+        # The deadline may have passed during the wait.
+        members.await_heartbeat(new_id, now_ms)
 
     def _has_room_for(self, member_id: str) -> bool:
         state, members = self._rebalance.state, self._members

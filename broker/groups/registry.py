@@ -23,18 +23,22 @@ class GroupRegistry:
         self.limits = limits
         self.leaderships = Leaderships(partition_count)
         self._partitions: dict[Group, int] = {}
+        self._by_partition: dict[int, dict[Group, None]] = {}
         # Of two groups with one id, before and after the topic got more partitions, the last one.
         self._groups: dict[str, Group] = {}
 
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._partitions))
 
+    def __contains__(self, group: Group) -> bool:
+        return group in self._partitions
+
     def __len__(self) -> int:
         return len(self._partitions)
 
     def in_partition(self, partition: int) -> list[Group]:
         """Return the groups of one partition."""
-        return [group for group, each in self._partitions.items() if each == partition]
+        return list(self._by_partition.get(partition, ()))
 
     def partition_of(self, group: Group) -> int:
         """Return the partition of a group that is held here."""
@@ -59,6 +63,7 @@ class GroupRegistry:
         self.leaderships.close()
         lost = list(self)
         self._partitions.clear()
+        self._by_partition.clear()
         self._groups.clear()
         return lost
 
@@ -97,10 +102,16 @@ class GroupRegistry:
 
     def remove(self, group: Group) -> None:
         """Remove a group, if it is held here."""
-        self._partitions.pop(group, None)
+        partition = self._partitions.pop(group, None)
+        if partition is not None:
+            held = self._by_partition[partition]
+            del held[group]
+            if not held:
+                del self._by_partition[partition]
         if self._groups.get(group.group_id) is group:
             del self._groups[group.group_id]
 
     def _hold(self, partition: int, group: Group) -> None:
         self._partitions[group] = partition
+        self._by_partition.setdefault(partition, {})[group] = None
         self._groups[group.group_id] = group

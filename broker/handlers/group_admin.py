@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from broker.groups.commits import GroupCommits
@@ -12,6 +13,7 @@ from broker.groups.state import DEAD, STABLE
 from broker.handlers.handler_table import Apis, Parts
 from broker.network.reply import Reply
 from broker.network.request import Request
+from broker.network.request_tasks import ITEMS_PER_TURN, RequestTasks, in_turns
 from kafkawire.acl import OPERATION_BITS, ResourceType
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
@@ -32,6 +34,9 @@ from kafkawire.sentinels import OPERATIONS_NOT_ASKED_FOR
 GROUP_TYPE: Final = "classic"
 """Type of every group: a member assigns partitions, not the broker ("classic" in KIP-848)."""
 
+DELETIONS_PER_TURN: Final = 10
+"""Each writes a tombstone for each offset of the group."""
+
 APIS: Final[Apis] = {
     ApiKey.DESCRIBE_GROUPS: lambda parts: _handler(parts).describe,
     ApiKey.LIST_GROUPS: lambda parts: _handler(parts).list,
@@ -42,9 +47,10 @@ APIS: Final[Apis] = {
 class GroupAdminHandler:
     """Describes, lists and deletes groups."""
 
-    def __init__(self, registry: GroupRegistry, commits: GroupCommits) -> None:
+    def __init__(self, registry: GroupRegistry, commits: GroupCommits, tasks: RequestTasks) -> None:
         self._registry = registry
         self._commits = commits
+        self._tasks = tasks
 
     def describe(self, request: Request, message: DescribeGroupsRequest) -> Reply:
         """Respond with a result for every named group; one that does not exist is Dead.
@@ -72,15 +78,17 @@ class GroupAdminHandler:
         """Delete groups without members; a bad group does not fail the others."""
         del request
         names = dict.fromkeys(message.groups_names)
-        return Reply(
-            DeleteGroupsResponse(
-                results=[
-                    DeletableGroupResult(
-                        group_id=group_id, error_code=self._commits.delete_group(group_id)
-                    )
-                    for group_id in names
-                ]
-            )
+        if len(names) > DELETIONS_PER_TURN:
+            return self._tasks.run(partial(self._delete_in_turns, names))
+        return Reply(DeleteGroupsResponse(results=[self._delete(each) for each in names]))
+
+    async def _delete_in_turns(self, names: Iterable[str]) -> DeleteGroupsResponse:
+        turns = in_turns(names, weight=ITEMS_PER_TURN // DELETIONS_PER_TURN)
+        return DeleteGroupsResponse(results=[self._delete(each) async for each in turns])
+
+    def _delete(self, group_id: str) -> DeletableGroupResult:
+        return DeletableGroupResult(
+            group_id=group_id, error_code=self._commits.delete_group(group_id)
         )
 
     def _listed(self, message: ListGroupsRequest) -> Iterator[ListedGroup]:
@@ -138,4 +146,4 @@ def _described(
 
 
 def _handler(parts: Parts) -> GroupAdminHandler:
-    return GroupAdminHandler(parts.groups.registry, parts.groups.commits)
+    return GroupAdminHandler(parts.groups.registry, parts.groups.commits, parts.tasks)

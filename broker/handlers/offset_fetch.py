@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from broker.groups.commits import GroupCommits
@@ -10,6 +11,7 @@ from broker.handlers.handler_table import Apis
 from broker.handlers.old_offsets import by_version
 from broker.network.reply import Reply
 from broker.network.request import Request
+from broker.network.request_tasks import RequestTasks, in_turns
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import CommittedOffset
@@ -30,6 +32,8 @@ from kafkawire.messages.group_offsets import (
 )
 from kafkawire.sentinels import NO_EPOCH, NO_OFFSET
 
+GROUPS_AT_ONCE: Final = 10
+"""Each may have an offset for each partition of the cluster."""
 NOTHING: Final = CommittedOffset(NO_OFFSET, NO_EPOCH, "", NO_OFFSET)
 
 Found = dict[TopicPartition, tuple[CommittedOffset, ErrorCode]]
@@ -38,7 +42,7 @@ P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 APIS: Final[Apis] = {
     ApiKey.OFFSET_FETCH: lambda parts: by_version(
-        parts, "fetch", OffsetFetchHandler(parts.groups.commits).handle
+        parts, "fetch", OffsetFetchHandler(parts.groups.commits, parts.tasks).handle
     ),
 }
 
@@ -46,8 +50,9 @@ APIS: Final[Apis] = {
 class OffsetFetchHandler:
     """Returns the committed offsets of groups."""
 
-    def __init__(self, commits: GroupCommits) -> None:
+    def __init__(self, commits: GroupCommits, tasks: RequestTasks) -> None:
         self._commits = commits
+        self._tasks = tasks
 
     def handle(self, request: Request, message: OffsetFetchRequest) -> Reply:
         """Respond for one group, or several from version 8 on; -1 means no committed offset.
@@ -56,11 +61,11 @@ class OffsetFetchHandler:
         """
         version, must_be_stable = request.header.api_version, message.require_stable
         if version >= GROUPS_SINCE:
-            groups = [
-                self._group(each.group_id, _named(each.topics), must_be_stable)
-                for each in distinct_groups(message.groups)
-            ]
-            return Reply(OffsetFetchResponse(groups=groups))
+            groups = distinct_groups(message.groups)
+            if len(groups) > GROUPS_AT_ONCE:
+                return self._tasks.run(partial(self._groups_in_turns, groups, must_be_stable))
+            found_groups = [self._group(each, must_be_stable) for each in groups]
+            return Reply(OffsetFetchResponse(groups=found_groups))
         wanted = _named(message.topics)
         code, found = self._find(message.group_id, wanted, must_be_stable)
         if code is not ErrorCode.NONE and version < ERROR_CODE_SINCE:
@@ -68,12 +73,18 @@ class OffsetFetchHandler:
         topics = _topics(OffsetFetchResponseTopic, OffsetFetchResponsePartition, found)
         return Reply(OffsetFetchResponse(error_code=code, topics=topics))
 
+    async def _groups_in_turns(
+        self, groups: Iterable[OffsetFetchRequestGroup], must_be_stable: bool
+    ) -> OffsetFetchResponse:
+        found = (self._group(each, must_be_stable) for each in groups)
+        return OffsetFetchResponse(groups=[each async for each in in_turns(found, _row_count)])
+
     def _group(
-        self, group_id: str, wanted: list[TopicPartition] | None, must_be_stable: bool
+        self, wanted: OffsetFetchRequestGroup, must_be_stable: bool
     ) -> OffsetFetchResponseGroup:
-        code, found = self._find(group_id, wanted, must_be_stable)
+        code, found = self._find(wanted.group_id, _named(wanted.topics), must_be_stable)
         topics = _topics(OffsetFetchResponseTopics, OffsetFetchResponsePartitions, found)
-        return OffsetFetchResponseGroup(group_id=group_id, error_code=code, topics=topics)
+        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=code, topics=topics)
 
     def _find(
         self, group_id: str, wanted: Iterable[TopicPartition] | None, must_be_stable: bool
@@ -93,6 +104,10 @@ class OffsetFetchHandler:
             else:
                 found[each] = offsets.get(each) or NOTHING, ErrorCode.NONE
         return ErrorCode.NONE, found
+
+
+def _row_count(group: OffsetFetchResponseGroup) -> int:
+    return sum(len(topic.partitions) for topic in group.topics)
 
 
 def distinct_groups(groups: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:

@@ -133,9 +133,9 @@ async def _carry_out_throttled(admin: Admin, moves: Moves, rate: int, *, is_wait
 async def _throttle(
     admin: Admin, current: move_throttle.Replicas, targets: move_throttle.Replicas, rate: int
 ) -> None:
+    rates = move_throttle.broker_changes(rate)
     for broker in move_throttle.throttled_brokers(current, targets):
-        changes = move_throttle.broker_changes(rate)
-        await admin.alter_configs(ResourceType.BROKER, str(broker), changes)
+        await admin.alter_configs(ResourceType.BROKER, str(broker), rates)
     moving = await admin.list_reassignments()
     for topic in sorted({each.topic for each in targets}):
         keys = move_throttle.topic_reset()

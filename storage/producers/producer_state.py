@@ -271,6 +271,9 @@ class ProducerState:
         The state is then unchanged, and the caller must rebuild it from the log. This happens if a
         producer has no batch left, so that an older epoch may apply, or after transactions.
         """
+        if any(each.first_offset < end_offset <= each.marker_offset for each in self._ended):
+            # The transaction of a producer that may have expired is open again.
+            return False
         touched = [entry for entry in self if entry.reaches(end_offset)]
         if any(not entry.has_only_batches for entry in self) or any(
             entry.batches[0].last_offset >= end_offset for entry in touched

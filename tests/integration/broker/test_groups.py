@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.handlers.group_admin import DELETIONS_PER_TURN
+from broker.handlers.offset_fetch import GROUPS_AT_ONCE
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.group_records import group_key, group_value
@@ -634,6 +636,26 @@ def test_groups_without_members_are_deleted(wire: Wire, version: int) -> None:
     ]
     assert committed(wire, "idle") == -1
     assert describe(wire, "idle") == ("Dead", 0)
+
+
+def test_many_groups_are_read_and_deleted_in_their_order(wire: Wire) -> None:
+    """More than are handled in one turn of the event loop."""
+    names = [f"many-{number}" for number in range(2 * GROUPS_AT_ONCE + DELETIONS_PER_TURN)]
+    for offset, name in enumerate(names):
+        commit(wire, name, offset)
+    groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
+    fetched = wire.ask(
+        ApiKey.OFFSET_FETCH, 8, OffsetFetchRequest(groups=groups), OffsetFetchResponse
+    )
+    assert [each.group_id for each in fetched.groups] == names
+    offsets = [each.topics[0].partitions[0].committed_offset for each in fetched.groups]
+    assert offsets == list(range(len(names)))
+    deleted = wire.ask(
+        ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse
+    )
+    assert [each.group_id for each in deleted.results] == names
+    assert {each.error_code for each in deleted.results} == {ErrorCode.NONE}
+    assert {committed(wire, name) for name in names} == {-1}
 
 
 def delete_offsets(wire: Wire, group_id: str, *topics: str) -> OffsetDeleteResponse:

@@ -224,7 +224,8 @@ def test_group_without_offsets_is_removed_with_commits_that_were_replicated_too_
     world.commit(P0)
     world.commit(P1, error=ErrorCode.REQUEST_TIMED_OUT)
     world.now_ms = RETENTION_MS
-    world.commits.expire(0)
+    [group] = world.registry
+    world.commits.expire(group)
     assert not len(world.registry)
     assert not world.log_holds(P1)
 

@@ -478,6 +478,25 @@ def test_returning_static_member_replaces_itself_without_a_rebalance() -> None:
     assert world.join(old, "two")[0].error is ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_static_member_that_dies_after_a_slow_return_leaves_the_group() -> None:
+    world = World()
+    leader, _ = world.stabilize("one", "two")
+    world.stores_at_once = False
+    back = world.join("", "two")
+    for _ in range(2):
+        # Only the leader is alive, and the record is stored after more than a session timeout.
+        world.pass_time(SESSION_MS * 3 // 4)
+        world.heartbeat(leader, instance_id="one")
+    world.finish_store()
+    [joined] = back
+    assert joined.error is ErrorCode.NONE
+    world.pass_time(SESSION_MS * 3 // 4)
+    world.heartbeat(leader, instance_id="one")
+    assert joined.member_id in world.group.members
+    world.pass_time(SESSION_MS * 3 // 4)
+    assert joined.member_id not in world.group.members
+
+
 @pytest.mark.parametrize("can_skip", [True, False])
 def test_returning_static_leader_does_not_send_an_assignment(can_skip: bool) -> None:
     world = World()

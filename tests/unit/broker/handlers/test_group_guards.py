@@ -34,7 +34,7 @@ class NoGroups:
 
 def test_offsets_of_a_group_that_is_named_repeatedly_have_their_results() -> None:
     guard = Guard(Authorizer([], allows_unlisted=True), Audit(lambda: 0.0, logs_allowed=False))
-    handler = OffsetFetchHandler(cast(Any, NoGroups()))
+    handler = OffsetFetchHandler(cast(Any, NoGroups()), cast(Any, None))
     guarded = GUARDS[ApiKey.OFFSET_FETCH](cast(Any, None), guard, handler.handle)
     everything = OffsetFetchRequestGroup(group_id="g", topics=None)
     topic = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
@@ -70,7 +70,7 @@ def test_denied_topics_of_a_group_with_an_error_are_answered_without_a_code_for_
         )
         authorizer.set(ResourcePattern(kind, name), [right])
     guard = Guard(authorizer, Audit(lambda: 0.0, logs_allowed=False))
-    handler = OffsetFetchHandler(cast(Any, LoadingGroups()))
+    handler = OffsetFetchHandler(cast(Any, LoadingGroups()), cast(Any, None))
     guarded = GUARDS[ApiKey.OFFSET_FETCH](cast(Any, None), guard, handler.handle)
     topics = [OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in ("t", "u")]
     message = OffsetFetchRequest(group_id="g", topics=topics)

@@ -134,7 +134,7 @@ class Coordinator:
             timeout_ms=30_000,
             now_ms=lambda: NOW_MS,
         )
-        self.fetches = OffsetFetchHandler(self.groups.commits)
+        self.fetches = OffsetFetchHandler(self.groups.commits, tasks)
 
     def load(self) -> None:
         self.groups.on_become_leader(OFFSETS, LeaderEpoch(0))
@@ -378,7 +378,7 @@ async def test_deleted_group_is_not_revived_by_a_marker(broker: Coordinator) -> 
 
 async def test_group_with_undecided_offsets_is_kept(broker: Coordinator) -> None:
     assert await broker.commit(5) == NONE
-    broker.groups.commits.expire(0)
+    await broker.groups.expire()
     assert await marker_code(broker.end(is_commit=True)) == NONE
     assert broker.fetch() == 5
 

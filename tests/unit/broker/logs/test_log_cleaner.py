@@ -20,7 +20,7 @@ from storage.compaction.job import CleaningFailed, CleaningJob, Report
 from storage.compaction.manager import CleanerManager
 from storage.config.log_config import DELETE
 from storage.disk.checkpoint import read_offsets
-from storage.errors import OutOfFilesError
+from storage.errors import LogDirOfflineError, OutOfFilesError
 from tests.unit.storage.compacting import (
     COMPACTED,
     SEED,
@@ -514,6 +514,34 @@ async def test_reconfiguration_cancels_a_swap(rig: Rig) -> None:
     await rig.cleaner.stop()
     assert rig.offsets() == [19]
     assert rig.leftovers() == []
+
+
+async def test_a_disk_that_fails_during_a_swap_does_not_keep_the_cleaner_from_its_end(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.make_dirty(PARTITION)
+    log = rig.logs.get(PARTITION)
+    assert log is not None
+    in_swap = asyncio.Event()
+    real = rig.cleaner._in_thread
+
+    async def in_thread(work: Callable[[], None]) -> None:
+        if work == log.upkeep.sync_names:
+            in_swap.set()
+            await asyncio.Event().wait()
+        await real(work)
+
+    def fail() -> None:
+        raise LogDirOfflineError(rig.directory, "the disk has failed")
+
+    rig.cleaner._in_thread = in_thread  # type: ignore[method-assign]
+    monkeypatch.setattr(log.upkeep, "cancel_swap", fail)
+    rig.cleaner.start()
+    async with asyncio.timeout(20):
+        await in_swap.wait()
+        await rig.cleaner.stop()
+    assert rig.cleaner.metrics.round_count == 0
+    monkeypatch.undo()
 
 
 async def test_other_keys_do_not_restart_the_cleaner(rig: Rig) -> None:

@@ -192,6 +192,15 @@ def test_truncation_drops_ended_transactions_of_expired_producers() -> None:
     assert state.last_stable_offset(Offset(2)) == 2
 
 
+def test_a_truncated_marker_of_an_expired_producer_makes_the_state_be_rebuilt() -> None:
+    state = ProducerState()
+    transactional(state, 8, 0)
+    end(state, 8, 1)
+    state.expire(NOW_MS * 2, 1)
+    assert not state.truncate(Offset(1))
+    assert state.truncate(Offset(0))
+
+
 def test_duplicate_ended_transactions_are_tolerated() -> None:
     state = ProducerState()
     transactional(state, 8, 3)

@@ -111,7 +111,7 @@ def _start_states(cluster: Cluster, batch: RequestBatch) -> Plan[None]:
     yield from repair_in_steps(cluster, batch, staying)
     yield from bring_online(cluster, batch)
     _add_all_states(cluster, batch, staying)
-    yield from batch.send()
+    yield from batch.send(names_all=True)
 
 
 def _start_replicas(cluster: Cluster, partition: TopicPartition) -> None:

@@ -130,7 +130,7 @@ def on_startup(cluster: Cluster, came: Mapping[BrokerId, LiveBroker]) -> Plan[No
     batch.add_update_metadata(existing)
     yield from batch.send()
     batch.add_update_metadata(came, list(cluster.leaderships))
-    yield from batch.send()
+    yield from batch.send(names_all=True)
 
     yield from on_replicas_found(cluster, cluster.replicas_on(came))
 

@@ -69,17 +69,23 @@ class RequestBatch:
         self._metadata_brokers.update(brokers)
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
-    def take(self, kind: UpdateType = UpdateType.UNKNOWN) -> tuple[BrokerRequest, ...]:
+    def take(
+        self, kind: UpdateType = UpdateType.UNKNOWN, *, names_all: bool = False
+    ) -> tuple[BrokerRequest, ...]:
         """Return the requests to the live brokers, and clear the batch.
 
         `kind` says whether a LeaderAndIsr may list all replicas of a broker, and whether a starting
         broker may serve clients after an UpdateMetadata. While a topic cannot be decoded, every
         LeaderAndIsr is INCREMENTAL; clients of the other topics need not wait for it.
+
+        With `names_all` the metadata names every partition that has a state. Brokers then forget
+        the other topics: they may have missed a deletion.
         """
         of_roles = UpdateType.INCREMENTAL if self._cluster.unread_topics else kind
+        of_metadata = UpdateType.FULL if names_all and self._knows_all_topics() else kind
         requests = [
             *self._leader_and_isr_requests(of_roles),
-            *self._update_metadata_requests(kind),
+            *self._update_metadata_requests(of_metadata),
             *self._stop_replica_requests(),
         ]
         self._leader_and_isr.clear()
@@ -88,10 +94,15 @@ class RequestBatch:
         self._metadata_partitions.clear()
         return tuple(requests)
 
-    def send(self, kind: UpdateType = UpdateType.UNKNOWN) -> Plan[None]:
-        """Send the collected requests, if there are any; `kind` as for `take`."""
-        if requests := self.take(kind):
+    def send(self, kind: UpdateType = UpdateType.UNKNOWN, *, names_all: bool = False) -> Plan[None]:
+        """Send the collected requests, if there are any; the parameters are as for `take`."""
+        if requests := self.take(kind, names_all=names_all):
             yield Send(requests)
+
+    def _knows_all_topics(self) -> bool:
+        """Whether each topic can be named. Brokers drop the offsets of topics that are not."""
+        named = {partition.topic for partition in self._cluster.leaderships}
+        return not self._cluster.unread_topics and named >= set(self._cluster.topics)
 
     def _leader_and_isr_requests(self, kind: UpdateType) -> Iterable[BrokerRequest]:
         for broker, partitions in sorted(self._leader_and_isr.items()):

@@ -68,14 +68,31 @@ def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage
     )
 
 
-def deleted_partitions(message: UpdateMetadataRequest) -> list[TopicPartition]:
-    """Return the partitions that are being deleted, by `message`."""
-    return [
-        TopicPartition(state.topic_name, each.partition_index)
+def deleted_partitions(
+    before: ClusterImage, message: UpdateMetadataRequest, after: ClusterImage
+) -> list[TopicPartition]:
+    """Return the partitions that are being deleted, or have been, by `message`.
+
+    A broker that has missed the deletion of a topic learns of it when a FULL request does not name
+    the topic, or when the topic has another id.
+    """
+    deleted = {
+        TopicPartition(state.topic_name, each.partition_index): None
         for state in message.topic_states
         for each in state.partition_states
         if each.leader == LEADER_DURING_DELETE
-    ]
+    }
+    is_full = message.type == UpdateType.FULL
+    names = before.topics if is_full else [state.topic_name for state in message.topic_states]
+    for name in names:
+        topic = before.topics.get(name)
+        if topic is not None and _is_another(topic, after.topics.get(name)):
+            deleted |= {TopicPartition(name, index): None for index in topic.partitions}
+    return list(deleted)
+
+
+def _is_another(known: TopicState, now: TopicState | None) -> bool:
+    return now is None or (known.topic_id != ZERO_TOPIC_ID and known.topic_id != now.topic_id)
 
 
 def _updated_topic(

@@ -119,8 +119,9 @@ class UpdateMetadataHandler:
             message.controller_epoch, message.broker_epoch, request.connection.number
         )
         if refusal is None:
-            self._metadata.adopt(updated(self._metadata.image, message))
-            if deleted := deleted_partitions(message):
+            before, after = self._metadata.image, updated(self._metadata.image, message)
+            self._metadata.adopt(after)
+            if deleted := deleted_partitions(before, message, after):
                 for listener in self._on_deleted:
                     listener(deleted)
         return Reply(UpdateMetadataResponse(error_code=refusal or ErrorCode.NONE))

@@ -250,7 +250,7 @@ def test_a_failover_marks_the_update_with_all_partitions() -> None:
         if broker == B3 and isinstance(message, UpdateMetadataRequest)
     ]
     some = UpdateType.INCREMENTAL
-    assert sent == [(some, 0), (some, 1), (UpdateType.UNKNOWN, 3)]
+    assert sent == [(some, 0), (some, 1), (UpdateType.FULL, 3)]
 
 
 class Memory:
@@ -813,6 +813,38 @@ def test_brokers_with_new_sessions_keep_their_places() -> None:
         connected = [one for one in harness.driver.effects if isinstance(one, Connect)]
         assert [one.broker_epoch for one in connected] == [harness.epoch(B2), harness.epoch(B3)]
         assert {broker for broker, _ in harness.sent(LeaderAndIsrRequest)} == {B2, B3}
+
+
+def update_types(harness: Harness, broker: BrokerId) -> list[int]:
+    """Return the types of the updates with partitions that a broker got."""
+    return [
+        message.type
+        for receiver, message in harness.sent(UpdateMetadataRequest)
+        if receiver == broker and isinstance(message, UpdateMetadataRequest)
+        if message.topic_states
+    ]
+
+
+def test_brokers_forget_topics_whose_deletion_they_have_missed() -> None:
+    harness = Harness((1, 2))
+    renew(harness, B3)
+    harness.do(e.BrokerChange())
+    assert update_types(harness, B3) == [UpdateType.FULL]
+
+
+@pytest.mark.parametrize("is_readable", [False, True])
+def test_brokers_keep_topics_that_the_controller_cannot_name(is_readable: bool) -> None:
+    harness = Harness((1, 2))
+    if is_readable:
+        # None of its replicas is alive, so it has no leader yet.
+        put_topic(harness.coordinator, (9,), name="late")
+    else:
+        harness.coordinator.put(paths.topic("late"), b"nonsense")
+    harness.do(e.TopicChange())
+    renew(harness, B3)
+    harness.driver.effects.clear()
+    harness.do(e.BrokerChange())
+    assert update_types(harness, B3) == [UpdateType.UNKNOWN]
 
 
 def test_a_restarted_broker_loses_its_places_even_if_it_was_never_missing() -> None:

@@ -8,7 +8,7 @@ from broker.cluster.metadata_update import (
     deleted_partitions,
     updated,
 )
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId
 from kafkawire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -107,13 +107,35 @@ def test_topic_is_removed_with_its_last_partition() -> None:
     assert after_update(image, topic("t", LEADER_DURING_DELETE)).topics == {}
 
 
-def test_deleted_partitions_are_listed() -> None:
+def deleted(
+    image: ClusterImage,
+    *topics: UpdateMetadataTopicState,
+    kind: UpdateType = UpdateType.UNKNOWN,
+) -> list[tuple[str, int]]:
+    """Return the partitions that an update of `image` counts as deleted."""
     message = UpdateMetadataRequest(
-        controller_id=1,
-        topic_states=[topic("t", 1, LEADER_DURING_DELETE), topic("u", LEADER_DURING_DELETE)],
-        live_brokers=[],
+        controller_id=1, type=int(kind), topic_states=list(topics), live_brokers=[]
     )
-    assert deleted_partitions(message) == [TopicPartition("t", 1), TopicPartition("u", 0)]
+    return [tuple(each) for each in deleted_partitions(image, message, updated(image, message))]
+
+
+def test_deleted_partitions_are_listed() -> None:
+    found = deleted(
+        ClusterImage(), topic("t", 1, LEADER_DURING_DELETE), topic("u", LEADER_DURING_DELETE)
+    )
+    assert found == [("t", 1), ("u", 0)]
+
+
+def test_missed_deletions_are_listed() -> None:
+    image = after_update(ClusterImage(), topic("t", 1, 1), topic("u", 1, topic_id=OTHER_ID))
+    assert deleted(image, topic("u", 2, topic_id=OTHER_ID)) == []
+    full = UpdateType.FULL
+    assert deleted(image, topic("u", 2, topic_id=OTHER_ID), kind=full) == [("t", 0), ("t", 1)]
+    assert deleted(image, topic("t", 1, topic_id=uuid.UUID(int=3))) == [("t", 0), ("t", 1)]
+    assert deleted(image, topic("t", 1, topic_id=ZERO_TOPIC_ID)) == [], "an old controller"
+    unknown = after_update(ClusterImage(), topic("t", 1, topic_id=ZERO_TOPIC_ID))
+    assert deleted(unknown, topic("t", 1)) == [], "the id may have been unknown before"
+    assert deleted(image, topic("t", LEADER_DURING_DELETE, 2)) == [("t", 0)]
 
 
 def test_recreated_topic_keeps_nothing_of_the_old_one() -> None:

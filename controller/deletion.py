@@ -12,8 +12,10 @@ Source: kafka.controller.TopicDeletionManager of Kafka 3.9.
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from clusterstate.errors import MalformedZnodeError
 from clusterstate.plans import Delete, Transaction, list_children, read
 from clusterstate.znodes import paths
+from clusterstate.znodes.topic import decode_topic
 from controller import reassignment_node
 from controller.cluster import Cluster
 from controller.effects import Note, Plan
@@ -154,7 +156,8 @@ def _complete(cluster: Cluster, topics: Sequence[str]) -> Plan[None]:
     outcomes = yield from write_fenced(cluster, changes)
     left -= {one for one, outcome in zip(small, outcomes, strict=True) if outcome.refusal is None}
     for topic in sorted(left):
-        yield from _delete_by_levels(cluster, topic)
+        if not (yield from _is_gone(cluster, topic)):
+            yield from _delete_by_levels(cluster, topic)
     partitions = [one for topic in topics for one in cluster.partitions_of(topic)]
     yield from reassignment_node.forget_requests(cluster, partitions)
     for topic in topics:
@@ -174,6 +177,22 @@ def _deletes(cluster: Cluster, topic: str, *, has_config: bool) -> Transaction:
         paths.topic_deletion(topic),
     )
     return tuple(Delete(path) for path in nodes)
+
+
+def _is_gone(cluster: Cluster, topic: str) -> Plan[bool]:
+    """Whether the deletion was applied, but its response was lost.
+
+    The request is the last znode to go. A topic of the same name may have been created since.
+    """
+    request, node = yield from read((paths.topic_deletion(topic), paths.topic(topic)))
+    if request is not None:
+        return False
+    if node is None:
+        return True
+    try:
+        return decode_topic(node.data).topic_id != cluster.topic_ids.get(topic)
+    except MalformedZnodeError:
+        return False
 
 
 def _delete_by_levels(cluster: Cluster, topic: str) -> Plan[None]:

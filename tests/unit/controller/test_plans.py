@@ -14,7 +14,7 @@ from clusterstate.broker_registration import (
     update,
 )
 from clusterstate.leader_and_isr import LeaderAndIsr
-from clusterstate.plans import Create, Nodes, Read, SetData, Write
+from clusterstate.plans import Answer, Create, ListChildren, Nodes, Read, SetData, Write
 from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import paths
 from clusterstate.znodes.admin import decode_reassignment, encode_reassignment
@@ -24,7 +24,7 @@ from clusterstate.znodes.controller_node import encode_controller, encode_contro
 from clusterstate.znodes.notification import encode_log_dir_event, encode_partitions
 from clusterstate.znodes.partition_node import decode_partition_state, encode_partition_state
 from clusterstate.znodes.registration import Endpoint, Registration
-from clusterstate.znodes.topic import decode_topic
+from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from controller import controller_election
 from controller import events as e
 from controller.cluster import Cluster
@@ -1074,6 +1074,34 @@ def test_a_large_deleted_topic_is_cleared_by_levels() -> None:
     count = MAX_PARTITIONS_AT_ONCE + 1
     changes = deleted_topics(("payments", count), spoil=lambda _harness: None)
     assert changes[:3] == [6, count, count]
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_a_deletion_whose_response_was_lost_spares_a_topic_of_the_same_name(
+    is_created_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = Harness((1, 2))
+    delete(harness)
+    harness.do(e.StopReplicaResponseReceived(B1, harness.epoch(B1), StopReplicaResponse(), [T0]))
+    coordinator, path = harness.coordinator, paths.topic("orders")
+    real = coordinator.perform
+
+    def lose_response(session: int, effect: Read | ListChildren | Write) -> Answer:
+        answer = real(session, effect)
+        if not isinstance(effect, Write) or path in coordinator.nodes:
+            return answer
+        if is_created_again:
+            coordinator.put(path, TopicAssignment(NEW_ID, {}).encode())
+            coordinator.put(paths.config("topics/orders"), encode_config({}))
+        monkeypatch.undo()
+        return real(session, effect)
+
+    monkeypatch.setattr(coordinator, "perform", lose_response)
+    answer = e.StopReplicaResponseReceived(B2, harness.epoch(B2), StopReplicaResponse(), [T0])
+    harness.do(answer)
+    assert "orders" not in harness.cluster.topics
+    assert (path in coordinator.nodes) is is_created_again
+    assert (paths.config("topics/orders") in coordinator.nodes) is is_created_again
 
 
 def test_a_deletion_that_a_broker_refuses_is_halted() -> None:

@@ -35,12 +35,14 @@ def elect_offline(
     state: LeaderAndIsr,
     online: Collection[BrokerId],
     *,
+    adding: Collection[BrokerId] = (),
     allow_unclean: bool = False,
 ) -> LeaderAndIsr:
     """Return the state led by the first replica that is online and in sync.
 
     With `allow_unclean`, any online replica is eligible if no in-sync one is online, and records
-    may be lost. The new leader is then the only member of the in-sync set, and is recovering.
+    may be lost. The new leader is then the only member of the in-sync set, and is recovering. The
+    replicas that a reassignment is `adding` come last, because they may hold next to nothing.
 
     Raises:
         StateChangeFailedError: no replica is eligible.
@@ -48,7 +50,8 @@ def elect_offline(
     in_sync = tuple(replica for replica in state.isr if replica in online)
     if leader := _first(replicas, in_sync):
         return state.led_by(leader[0], in_sync)
-    alive = _first(replicas, online) if allow_unclean else ()
+    by_age = sorted(replicas, key=lambda replica: replica in adding)
+    alive = _first(tuple(by_age), online) if allow_unclean else ()
     if not alive:
         text = f"none of the in-sync replicas {list(state.isr)} is online"
         raise StateChangeFailedError(text)
@@ -128,6 +131,7 @@ def repair(
     state: LeaderAndIsr,
     online: Collection[BrokerId],
     *,
+    adding: Collection[BrokerId] = (),
     stopping: Collection[BrokerId] = (),
     allow_unclean: bool = False,
 ) -> LeaderAndIsr | None:
@@ -144,7 +148,7 @@ def repair(
     is_stopping = state.leader in stopping
     allow_unclean = allow_unclean and not is_stopping
     try:
-        return elect_offline(replicas, state, online, allow_unclean=allow_unclean)
+        return elect_offline(replicas, state, online, adding=adding, allow_unclean=allow_unclean)
     except StateChangeFailedError:
         if is_stopping:
             return _without_dead(state, {*online, *stopping})

@@ -166,7 +166,11 @@ def _by_strategy(cluster: Cluster, strategy: Strategy, unclean: set[str]) -> Dec
                 )
             case Strategy.OFFLINE | Strategy.UNCLEAN:
                 return leader_elections.elect_offline(
-                    assignment.replicas, state, online, allow_unclean=partition.topic in unclean
+                    assignment.replicas,
+                    state,
+                    online,
+                    adding=assignment.adding,
+                    allow_unclean=partition.topic in unclean,
                 )
 
     return decide
@@ -187,6 +191,7 @@ def repair_partitions(
             cluster.assignment(partition).replicas,
             state,
             cluster.online(partition),
+            adding=cluster.assignment(partition).adding,
             stopping=cluster.stopping(partition),
             allow_unclean=partition.topic in unclean,
         )

@@ -129,3 +129,12 @@ def test_a_leader_that_shuts_down_serves_until_another_is_in_sync(
 ) -> None:
     after = leader_elections.repair(ALL, before, online, stopping=ids(1), allow_unclean=True)
     assert (after and (after.leader, after.isr)) == expected
+
+
+def test_an_unclean_election_takes_replicas_that_are_being_added_last() -> None:
+    before = state(4, 4)
+    for online, leader in ((ids(1, 2, 3), 2), (ids(1, 3), 3), (ids(1), 1)):
+        after = leader_elections.elect_offline(
+            ids(1, 2, 3), before, online, adding=ids(1), allow_unclean=True
+        )
+        assert after.leader == leader

@@ -1,6 +1,7 @@
 """Plans of the controller for each event, with a coordinator in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -1102,6 +1103,28 @@ def test_a_deletion_whose_response_was_lost_spares_a_topic_of_the_same_name(
     assert "orders" not in harness.cluster.topics
     assert (path in coordinator.nodes) is is_created_again
     assert (paths.config("topics/orders") in coordinator.nodes) is is_created_again
+
+
+def test_a_reassignment_is_not_cancelled_by_an_outdated_in_sync_set() -> None:
+    """The leader writes its in-sync sets itself, and tells the controller later."""
+    harness = Harness((1, 2))
+    config = replace(harness.cluster.config, uses_alter_partition=False)
+    harness.cluster.config = config
+    harness.move({T0: (B3,)})
+    node = paths.partition_state(T0)
+
+    def record(*isr: BrokerId) -> None:
+        known = harness.state()
+        state = known._replace(leader=B3, isr=isr)
+        harness.coordinator.put(node, encode_partition_state(state, known.controller_epoch))
+
+    record(B3, B2)
+    harness.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
+    harness.do(e.IsrChange())
+    assert harness.cluster.moving == {T0}
+    record(B3)
+    assert harness.move({T0: None}) == {T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+    assert harness.state().leader == B3
 
 
 def test_a_deletion_that_a_broker_refuses_is_halted() -> None:

@@ -1110,7 +1110,10 @@ def test_a_reassignment_is_not_cancelled_by_an_outdated_in_sync_set() -> None:
     harness = Harness((1, 2))
     config = replace(harness.cluster.config, uses_alter_partition=False)
     harness.cluster.config = config
-    harness.move({T0: (B3,)})
+    slow = BrokerId(4)
+    join(harness.coordinator, slow)
+    harness.do(e.BrokerChange())
+    assert harness.move({T0: (B3, slow)}) == {T0: ErrorCode.NONE}
     node = paths.partition_state(T0)
 
     def record(*isr: BrokerId) -> None:

@@ -60,6 +60,8 @@ class SessionTable:
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
         self._heap: list[tuple[int, int]] = []
+        self._extended: dict[int, tuple[int, int]] = {}
+        """The deadline of each session after the last extension, and the extension in all."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -101,12 +103,23 @@ class SessionTable:
     def extend_all(self, by_ms: int, now_ms: int) -> None:
         """Extend all deadlines by `by_ms`, for a time in which no packets were read.
 
-        No deadline ends up later than after a packet at `now_ms`, and none moves forward.
+        No deadline ends up later than after a packet at `now_ms`, and none moves forward. Several
+        extensions without a packet in between count as the longest of them: packets that waited at
+        one of them have been read before the next. A session of a dead client would otherwise last
+        for as long as the server is too busy to be on time.
         """
+        extended: dict[int, tuple[int, int]] = {}
         for session in self._sessions.values():
+            deadline_ms = session.deadline_ms
+            extended_ms, so_far_ms = self._extended.get(session.session_id, (0, 0))
+            if extended_ms != deadline_ms:
+                so_far_ms = 0
             # The packets of some sessions were read already, after that time.
-            latest_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
-            session.deadline_ms = min(session.deadline_ms + by_ms, latest_ms)
+            latest_ms = max(deadline_ms, now_ms + session.timeout_ms)
+            session.deadline_ms = min(deadline_ms + max(0, by_ms - so_far_ms), latest_ms)
+            so_far_ms += session.deadline_ms - deadline_ms
+            extended[session.session_id] = session.deadline_ms, so_far_ms
+        self._extended = extended
 
     def expired(self, now_ms: int) -> list[Session]:
         """Return at most `MAX_EXPIRED` sessions whose deadline has passed.

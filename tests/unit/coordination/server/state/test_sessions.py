@@ -94,6 +94,20 @@ def test_a_stall_extends_all_deadlines() -> None:
     assert table.expired(10_100) == [session]
 
 
+def test_a_server_that_is_late_all_the_time_keeps_no_session_of_a_dead_client() -> None:
+    table = SessionTable()
+    dead, alive = table.add(1, 1_000, 0), table.add(2, 1_000, 0)
+    for now_ms in range(300, 1_500, 300):
+        if now_ms == 900:
+            table.touch(alive, now_ms)
+        table.extend_all(300, now_ms)
+    assert dead.deadline_ms == 1_300
+    assert alive.deadline_ms == 1_900 + 300
+    table.extend_all(500, 1_500)
+    assert dead.deadline_ms == 1_500, "the longest time counts"
+    assert table.expired(1_500) == [dead]
+
+
 def test_a_session_whose_packet_was_read_after_a_stall_gets_no_more_than_its_timeout() -> None:
     table = SessionTable()
     session = table.add(1, 100, 0)

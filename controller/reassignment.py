@@ -134,9 +134,8 @@ def complete_if_in_sync(cluster: Cluster, partitions: Iterable[TopicPartition]) 
 def _begin(cluster: Cluster, partition: TopicPartition, target: Target) -> Plan[MoveResult]:
     current = cluster.assignment(partition)
     wanted = current.reassign_to(current.origin if target is None else target)
-    if not cluster.config.uses_alter_partition:
-        # The leader may have written another in-sync set, of which it tells the controller later.
-        cluster.leaderships |= yield from read_states((partition,))
+    # A leader of an older protocol writes its in-sync set itself, and informs the controller later.
+    cluster.leaderships |= yield from read_states((partition,))
     state = cluster.leaderships.get(partition)
     if state is not None and set(state.isr).isdisjoint(wanted.replicas):
         unclean = yield from topics_allowing_unclean(cluster, (partition,), Strategy.OFFLINE)

@@ -102,7 +102,8 @@ class RequestBatch:
     def _knows_all_topics(self) -> bool:
         """Whether each topic can be named. Brokers drop the offsets of topics that are not."""
         named = {partition.topic for partition in self._cluster.leaderships}
-        return not self._cluster.unread_topics and named >= set(self._cluster.topics)
+        staying = set(self._cluster.topics) - self._cluster.deletions.queued
+        return not self._cluster.unread_topics and named >= staying
 
     def _leader_and_isr_requests(self, kind: UpdateType) -> Iterable[BrokerRequest]:
         for broker, partitions in sorted(self._leader_and_isr.items()):

@@ -73,26 +73,21 @@ def deleted_partitions(
 ) -> list[TopicPartition]:
     """Return the partitions that are being deleted, or have been, by `message`.
 
-    A broker that has missed the deletion of a topic learns of it when a FULL request does not name
-    the topic, or when the topic has another id.
+    A FULL request does not name a topic whose deletion this broker has missed. Another id of a
+    topic that is named proves nothing: an old tool may have dropped the id, so that the topic got a
+    new one, and the offsets may be about the topic that was created again.
     """
-    deleted = {
-        TopicPartition(state.topic_name, each.partition_index): None
+    deleted = [
+        TopicPartition(state.topic_name, each.partition_index)
         for state in message.topic_states
         for each in state.partition_states
         if each.leader == LEADER_DURING_DELETE
-    }
-    is_full = message.type == UpdateType.FULL
-    names = before.topics if is_full else [state.topic_name for state in message.topic_states]
-    for name in names:
-        topic = before.topics.get(name)
-        if topic is not None and _is_another(topic, after.topics.get(name)):
-            deleted |= {TopicPartition(name, index): None for index in topic.partitions}
-    return list(deleted)
-
-
-def _is_another(known: TopicState, now: TopicState | None) -> bool:
-    return now is None or (known.topic_id != ZERO_TOPIC_ID and known.topic_id != now.topic_id)
+    ]
+    if message.type == UpdateType.FULL:
+        gone = [topic for name, topic in before.topics.items() if name not in after.topics]
+        missed = {TopicPartition(topic.name, index) for topic in gone for index in topic.partitions}
+        deleted += sorted(missed.difference(deleted))
+    return deleted
 
 
 def _updated_topic(

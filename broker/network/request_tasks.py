@@ -29,12 +29,13 @@ log = structlog.get_logger(__name__)
 async def in_turns(items: Iterable[T], weight: int | Callable[[T], int] = 1) -> AsyncIterator[T]:
     """Yield each of `items`; yield to the loop after every `ITEMS_PER_TURN` of them.
 
-    With `weight`, an item takes as much work as that many; a function returns that of each.
+    With `weight`, an item takes as much work as that many; a function returns that of each, before
+    it is yielded.
     """
     done = 0
     for item in items:
-        yield item
         done += max(1, weight(item) if callable(weight) else weight)
+        yield item
         if done >= ITEMS_PER_TURN:
             await asyncio.sleep(0)
             done = 0

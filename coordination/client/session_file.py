@@ -19,6 +19,8 @@ import aiofiles  # type: ignore[import-untyped,unused-ignore]
 import aiofiles.os  # type: ignore[import-untyped,unused-ignore]
 import structlog
 
+from coordination.errors import is_out_of_threads
+
 log = structlog.get_logger(__name__)
 
 
@@ -42,7 +44,9 @@ async def save(path: Path, session: SavedSession) -> None:
             # Not in the loop: on a slow disk the new session would expire meanwhile.
             await asyncio.get_running_loop().run_in_executor(None, os.fsync, file.fileno())
         temporary.replace(path)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not is_out_of_threads(error):
+            raise
         log.warning("session_file.not_written", path=str(path), error=str(error))
 
 

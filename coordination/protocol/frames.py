@@ -45,7 +45,6 @@ class FrameSplitter:
 
     def __init__(self, max_frame_bytes: int, *, max_first_bytes: int | None = None) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._is_first = True
         self._limit = max_frame_bytes if max_first_bytes is None else max_first_bytes
         self._rest = bytearray()
         # Size of `_rest` at which the frame, or its length, is complete.
@@ -55,12 +54,6 @@ class FrameSplitter:
     def buffered_bytes(self) -> int:
         """Number of received bytes of the incomplete frame."""
         return len(self._rest)
-
-    def allow(self, max_frame_bytes: int) -> None:
-        """Set the limit of all frames but the first."""
-        self._max_frame_bytes = max_frame_bytes
-        if not self._is_first:
-            self._limit = max_frame_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the payloads completed by `data`.
@@ -86,7 +79,7 @@ class FrameSplitter:
                 break
             frames.append(data[position + 4 : end])
             position = end
-            self._limit, self._is_first = self._max_frame_bytes, False
+            self._limit = self._max_frame_bytes
         if position < size:
             self._rest, self._wanted = bytearray(memoryview(data)[position:]), wanted
         return frames

@@ -224,8 +224,8 @@ class Server:
             self._identify(connection, identities)
 
     def _identify(self, connection: Connection, identities: Sequence[Identity]) -> None:
-        is_sufficient = self._authentication.is_sufficient(identities)
-        connection.identify(identities, is_authenticated=is_sufficient)
+        connection.identities = identities
+        connection.is_authenticated = self._authentication.is_sufficient(identities)
         if connection.is_authenticated and connection.session is not None:
             self._awaiting_handshake.pop(connection, None)
             connection.session.was_authenticated = True

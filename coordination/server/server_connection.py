@@ -105,8 +105,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Owner) -> None:
         self._server = server
         self._splitter = FrameSplitter(
-            min(MAX_LOGIN_BYTES, server.config.max_request_bytes),
-            max_first_bytes=frames.MAX_HANDSHAKE_BYTES,
+            server.config.max_request_bytes, max_first_bytes=frames.MAX_HANDSHAKE_BYTES
         )
         self._head = b""
         self._inbox: deque[bytes] = deque()
@@ -126,7 +125,7 @@ class Connection(asyncio.Protocol):
         self.session_id = 0
         self.identities: Sequence[Identity] = ()
         self.is_authenticated = False
-        """Whether the identities suffice to use the coordinator; see `identify`."""
+        """Whether the identities suffice to use the coordinator."""
         self.exchange: DigestServer | None = None
         self.opened_at_s = 0.0
         self.received_count = 0
@@ -135,12 +134,6 @@ class Connection(asyncio.Protocol):
         self.address: str | None = None
         """Address of the peer, set once the connection is admitted."""
         self.peer_name = "?"
-
-    def identify(self, identities: Sequence[Identity], *, is_authenticated: bool) -> None:
-        """Set the identities of the client. Once they suffice, it may send large requests."""
-        self.identities, self.is_authenticated = identities, is_authenticated
-        if is_authenticated:
-            self._splitter.allow(self._server.config.max_request_bytes)
 
     @property
     def is_made(self) -> bool:
@@ -233,10 +226,22 @@ class Connection(asyncio.Protocol):
             self._server.metrics.received_count += len(payloads)
             self._inbox.extend(payloads)
             self._work(now_s + TURN_S)
+            self._check_login()
         except JuteError as error:
             self._server.on_violation(self, str(error))
             self.close()
         self._server.after_input()
+
+    def _check_login(self) -> None:
+        """Close the connection if the client fills memory before it has logged in.
+
+        A client may send its login and a large request together.
+        """
+        is_waiting = self.is_authenticated or self._inbox
+        if not is_waiting and self._splitter.buffered_bytes > MAX_LOGIN_BYTES:
+            text = f"a request of more than {MAX_LOGIN_BYTES} bytes before the login"
+            self._server.on_violation(self, text)
+            self.close()
 
     def _work(self, ends_s: float) -> None:
         """Run requests until the inbox is empty, the turn is over, or outputs pile up."""

@@ -65,7 +65,7 @@ class UpdateMetadataRequest:
 
     controller_id: int = field(INT32)
     is_kraft_controller: bool = field(BOOL, since=8)
-    type: int = field(INT8, since=8, tag=0)
+    type: int = field(INT8, since=8, tag=0, ignorable=True)
     controller_epoch: int = field(INT32)
     broker_epoch: int = field(INT64, since=5, default=-1, ignorable=True)
     ungrouped_partition_states: Sequence[UpdateMetadataPartitionState] = field(

@@ -174,8 +174,6 @@ class _Load:
         self._keep_snapshots(trusted)
         self.snapshots = producer_snapshots.remove_damaged(self._directory, self.snapshots)
         self._reindexed |= {each.base_offset for each in self.segments[first:]}
-        if (flushed := self._last_flushed()) is not None:
-            self._reindexed.add(flushed.base_offset)
         self.discarded += _recover(self.segments, self.epochs, first)
         slot = _first_gap(self.segments, first, self._recovery_point)
         if slot is not None:
@@ -264,6 +262,7 @@ class _Load:
         """Return the segment whose indexes may not be on disk, although all its batches are.
 
         When the log rolls after a flush, it closes the indexes of the segment that it has flushed.
+        Its transaction index has not changed since.
         """
         first = self._first_to_recover()
         if not first or self.segments[first].base_offset != self._recovery_point:

@@ -303,10 +303,16 @@ def _fetch_of_groups(
         )
 
     def change(response: OffsetFetchResponse) -> OffsetFetchResponse:
+        # Once for all groups, which may have offsets in the same thousands of topics.
+        names = dict.fromkeys(
+            topic.name
+            for group, refused in zip(response.groups, refusals, strict=True)
+            if refused is None
+            for topic in group.topics
+        )
+        seen = guard.sift(request, Operation.DESCRIBE, TOPIC, names, is_logged=False)
         for group, refused in zip(response.groups, refusals, strict=True):
             if refused is None:
-                names = [each.name for each in group.topics]
-                seen = guard.sift(request, Operation.DESCRIBE, TOPIC, names, is_logged=False)
                 group.topics = [each for each in group.topics if each.name in seen]
             elif group.error_code == ErrorCode.NONE:
                 group.topics = [*group.topics, *refused]

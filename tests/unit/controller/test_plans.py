@@ -1,7 +1,6 @@
 """Plans of the controller for each event, with a coordinator in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -1106,10 +1105,8 @@ def test_a_deletion_whose_response_was_lost_spares_a_topic_of_the_same_name(
 
 
 def test_a_reassignment_is_not_cancelled_by_an_outdated_in_sync_set() -> None:
-    """The leader writes its in-sync sets itself, and tells the controller later."""
+    """The leader writes its in-sync sets itself, and informs the controller later."""
     harness = Harness((1, 2))
-    config = replace(harness.cluster.config, uses_alter_partition=False)
-    harness.cluster.config = config
     slow = BrokerId(4)
     join(harness.coordinator, slow)
     harness.do(e.BrokerChange())

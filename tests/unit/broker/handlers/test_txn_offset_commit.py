@@ -18,6 +18,7 @@ from broker.handlers.offset_commit import OffsetChecks
 from broker.handlers.offset_fetch import OffsetFetchHandler
 from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from broker.handlers.write_txn_markers import WriteTxnMarkersHandler
+from broker.network import request_tasks
 from broker.network.reply import Reply
 from broker.network.request_tasks import RequestTasks
 from broker.purgatory import Purgatory
@@ -374,6 +375,21 @@ async def test_deleted_group_is_not_revived_by_a_marker(broker: Coordinator) -> 
     assert broker.fetch() == -1
     await broker.reload()
     assert broker.fetch() == -1
+
+
+async def test_groups_expire_in_turns_between_which_they_may_go(
+    broker: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_tasks, "ITEMS_PER_TURN", 1)
+    registry = broker.groups.registry
+    for name in ("a", "b", "c"):
+        registry.find_or_add(name)
+    expiring = asyncio.ensure_future(broker.groups.expire())
+    await asyncio.sleep(0)
+    assert [group.group_id for group in registry] == ["b", "c"]
+    broker.groups.on_resign(OFFSETS)
+    await expiring
+    assert list(registry) == []
 
 
 async def test_group_with_undecided_offsets_is_kept(broker: Coordinator) -> None:

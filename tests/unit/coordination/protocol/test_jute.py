@@ -80,17 +80,6 @@ def test_the_first_frame_has_a_limit_of_its_own() -> None:
     assert splitter.feed(frames.frame(bytes(4096))[100:]) == [bytes(4096)]
 
 
-def test_a_new_limit_counts_from_the_second_frame_on() -> None:
-    splitter = FrameSplitter(20, max_first_bytes=10)
-    splitter.allow(30)
-    with pytest.raises(JuteError, match=r"outside 0\.\.10"):
-        splitter.feed(frames.frame(bytes(11)))
-    splitter = FrameSplitter(20, max_first_bytes=10)
-    splitter.feed(frames.frame(b"") + frames.frame(b""))
-    splitter.allow(30)
-    assert splitter.feed(frames.frame(bytes(30))) == [bytes(30)]
-
-
 def test_an_announced_length_allocates_no_memory() -> None:
     splitter = FrameSplitter(1 << 20)
     tracemalloc.start()

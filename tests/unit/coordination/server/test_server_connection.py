@@ -461,15 +461,21 @@ async def test_a_client_with_a_required_identity_is_served() -> None:
 
 
 async def test_only_a_client_that_has_logged_in_may_send_large_requests() -> None:
-    connection, transport = await connected(required_schemes=frozenset({"digest"}))
-    large = CreateRequest("/a", bytes(connections.MAX_LOGIN_BYTES), OPEN_ACL, 0)
-    ask(connection, OpCode.AUTH, AuthRequest(0, "digest", b"bob:secret"))
-    ask(connection, OpCode.CREATE, large)
-    assert [err for _, err in replies(transport)] == [0, 0]
+    large = CreateRequest("/a", bytes(2 * connections.MAX_LOGIN_BYTES), OPEN_ACL, 0)
+    login = frames.encode_request(
+        1, OpCode.AUTH, jute.encode(AuthRequest(0, "digest", b"bob:secret"))
+    )
+    packet = frames.encode_request(2, OpCode.CREATE, jute.encode(large))
+    for parts in ([login, packet], [login + packet], [login + packet[:-1], packet[-1:]]):
+        connection, transport = await connected(required_schemes=frozenset({"digest"}))
+        for part in parts:
+            connection.data_received(part)
+        assert replies(transport) == [(1, 0), (2, 0)]
     other, transport = await connected(required_schemes=frozenset({"digest"}))
-    packet = frames.encode_request(1, OpCode.CREATE, jute.encode(large))
-    other.data_received(packet[:100])
-    assert transport.is_closing(), "its bytes need not arrive"
+    other.data_received(packet[: connections.MAX_LOGIN_BYTES])
+    assert not transport.is_closing()
+    other.data_received(packet[connections.MAX_LOGIN_BYTES :][:1])
+    assert transport.is_closing(), "its other bytes need not arrive"
 
 
 async def test_a_client_that_never_authenticates_is_closed_in_time() -> None:

@@ -201,6 +201,27 @@ def test_a_crash_reopens_no_transaction_whose_marker_was_cleaned_away(log: Log) 
     assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset
 
 
+def test_damage_below_the_recovery_point_costs_no_aborted_transaction(log: Log) -> None:
+    put(log, (b"a", b"committed"))
+    put_in_transaction(log, b"a", b"aborted")
+    end_transaction(log, ControlType.ABORT)
+    log.upkeep.roll(NOW_MS)
+    put(log, (b"b", b"1"))
+    log.upkeep.flush_closed()
+    recovery_point = log.recovery_point
+    log.upkeep.close()
+    path = log.directory / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    # The magic byte of the first batch.
+    data[16] ^= 64
+    path.write_bytes(data)
+    index = path.with_suffix(".txnindex")
+    before = index.read_bytes()
+    assert before
+    open_log(log.directory, COMPACTED, was_clean=False, recovery_point=recovery_point)
+    assert index.read_bytes() == before
+
+
 def test_all_lost_indexes_are_rebuilt_at_a_start(log: Log) -> None:
     for sequence in range(4):
         put_in_transaction(log, b"a", b"aborted", sequence)

@@ -769,22 +769,22 @@ def test_topic_id_can_be_assigned_later(one: Path) -> None:
     logs.close()
 
 
-def test_damage_below_the_recovery_point_is_counted_at_the_start(one: Path) -> None:
+def test_damage_right_below_the_recovery_point_is_counted_at_the_start(one: Path) -> None:
     logs = open_logs(one)
     log = create(logs)
     fill(log, 60)
-    log.upkeep.flush()
+    log.upkeep.flush_closed()
     logs.checkpoints.write_bounds()
     crash(logs)
-    first = min((one / "orders-0").glob("*.log"))
-    data = bytearray(first.read_bytes())
+    flushed = sorted((one / "orders-0").glob("*.log"))[-2]
+    data = bytearray(flushed.read_bytes())
     # The length of the first batch.
     data[8] = 0x7F
-    first.write_bytes(data)
+    flushed.write_bytes(data)
     with capture_logs() as captured:
         logs = open_logs(one)
     assert logs.table.damage_count == 1
-    assert str(first) in [each.get("path") for each in captured if each["event"] == "log.damaged"]
+    assert str(flushed) in [each.get("path") for each in captured if each["event"] == "log.damaged"]
     log = log_of(logs)
     assert log.log_end_offset == 60
     logs.close()

@@ -114,13 +114,23 @@ def test_a_digest_does_not_replace_the_login(closed: Coordinator) -> None:
         assert client.is_closed()
 
 
-@pytest.mark.parametrize("token", [b"x", b"x" * 5000, bytes(1_000_000)], ids=len)
+@pytest.mark.parametrize("token", [b"x", b"x" * 5000, bytes(60_000)], ids=len)
 def test_a_hostile_token_closes_the_connection(closed: Coordinator, token: bytes) -> None:
     with RawClient(closed.port) as client:
         client.shake_hands()
         header, body = client.ask(1, OpCode.SASL, SaslToken(token))
         assert (header.err, body) == (-124, jute.encode(SaslToken(None)))
         assert client.is_closed()
+
+
+def test_a_request_that_would_fill_memory_before_the_login_closes_the_connection(
+    closed: Coordinator,
+) -> None:
+    with RawClient(closed.port) as client:
+        client.shake_hands()
+        client.send(1, OpCode.SASL, SaslToken(bytes(1_000_000)))
+        assert client.is_closed()
+    assert "before the login" in closed.log.read_text(encoding="utf-8")
 
 
 def test_the_log_of_a_coordinator_shows_no_password(

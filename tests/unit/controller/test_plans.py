@@ -1076,9 +1076,17 @@ def test_a_large_deleted_topic_is_cleared_by_levels() -> None:
     assert changes[:3] == [6, count, count]
 
 
-@pytest.mark.parametrize("is_created_again", [False, True])
+@pytest.mark.parametrize(
+    ("found", "is_spared"),
+    [
+        pytest.param(None, False, id="nothing is left"),
+        pytest.param(TopicAssignment(NEW_ID, {}).encode(), True, id="another topic"),
+        pytest.param(TopicAssignment(ORDERS_ID, {}).encode(), False, id="the same topic"),
+        pytest.param(b"nonsense", False, id="damaged"),
+    ],
+)
 def test_a_deletion_whose_response_was_lost_spares_a_topic_of_the_same_name(
-    is_created_again: bool, monkeypatch: pytest.MonkeyPatch
+    found: bytes | None, is_spared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = Harness((1, 2))
     delete(harness)
@@ -1090,8 +1098,8 @@ def test_a_deletion_whose_response_was_lost_spares_a_topic_of_the_same_name(
         answer = real(session, effect)
         if not isinstance(effect, Write) or path in coordinator.nodes:
             return answer
-        if is_created_again:
-            coordinator.put(path, TopicAssignment(NEW_ID, {}).encode())
+        if found is not None:
+            coordinator.put(path, found)
             coordinator.put(paths.config("topics/orders"), encode_config({}))
         monkeypatch.undo()
         return real(session, effect)
@@ -1100,8 +1108,8 @@ def test_a_deletion_whose_response_was_lost_spares_a_topic_of_the_same_name(
     answer = e.StopReplicaResponseReceived(B2, harness.epoch(B2), StopReplicaResponse(), [T0])
     harness.do(answer)
     assert "orders" not in harness.cluster.topics
-    assert (path in coordinator.nodes) is is_created_again
-    assert (paths.config("topics/orders") in coordinator.nodes) is is_created_again
+    assert (path in coordinator.nodes) is is_spared
+    assert (paths.config("topics/orders") in coordinator.nodes) is is_spared
 
 
 def test_a_reassignment_is_not_cancelled_by_an_outdated_in_sync_set() -> None:

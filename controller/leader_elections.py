@@ -50,8 +50,9 @@ def elect_offline(
     in_sync = tuple(replica for replica in state.isr if replica in online)
     if leader := _first(replicas, in_sync):
         return state.led_by(leader[0], in_sync)
-    by_age = sorted(replicas, key=lambda replica: replica in adding)
-    alive = _first(tuple(by_age), online) if allow_unclean else ()
+    alive: Replicas = ()
+    if allow_unclean:
+        alive = _first(tuple(sorted(replicas, key=adding.__contains__)), online)
     if not alive:
         text = f"none of the in-sync replicas {list(state.isr)} is online"
         raise StateChangeFailedError(text)

@@ -187,14 +187,18 @@ def repair_partitions(
     listed = [one for one in partitions if one in cluster.leaderships]
 
     def decide_with(unclean: set[str]) -> Decide:
-        return lambda partition, state: leader_elections.repair(
-            cluster.assignment(partition).replicas,
-            state,
-            cluster.online(partition),
-            adding=cluster.assignment(partition).adding,
-            stopping=cluster.stopping(partition),
-            allow_unclean=partition.topic in unclean,
-        )
+        def decide(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
+            assignment = cluster.assignment(partition)
+            return leader_elections.repair(
+                assignment.replicas,
+                state,
+                cluster.online(partition),
+                adding=assignment.adding,
+                stopping=cluster.stopping(partition),
+                allow_unclean=partition.topic in unclean,
+            )
+
+        return decide
 
     changes = yield from _change(
         cluster, batch, listed, Strategy.OFFLINE, decide_with, cluster.repair_reason

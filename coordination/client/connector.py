@@ -71,7 +71,7 @@ class Connector:
             self.failure = f"{host.name}:{host.port}: {_reason(error)}"
             return False
         except RuntimeError as error:
-            # The look-up of a name, and the file of the session, need a thread.
+            # The look-up of a name may need a thread.
             if not is_out_of_threads(error):
                 raise
             self.failure = OUT_OF_THREADS

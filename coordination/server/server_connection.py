@@ -27,8 +27,6 @@ WRITE_LOW_WATER_BYTES: Final = 256 * 1024
 TURN_REQUESTS: Final = 256
 TURN_OUTPUT_BYTES: Final = 1024 * 1024
 TURN_S: Final = 0.005
-
-
 MAX_LOGIN_BYTES: Final = 65_536
 """Limit of a request from a client that has not logged in yet; credentials are much smaller."""
 

@@ -46,16 +46,18 @@ def topic_changes(
     others = {each.partition for each in moving if each.topic == topic} - {
         each.partition for each in moves
     }
-    added = [(each, [one for one in targets[each] if one not in current[each]]) for each in moves]
-    replicas = {
-        LEADER_REPLICAS: _texts((each, current[each]) for each in moves),
-        FOLLOWER_REPLICAS: _texts(added),
-    }
+
+    def changed(key: str, replicas: Replicas) -> str:
+        known = listed.get(key, "")
+        if known == ALL_REPLICAS:
+            return known
+        return ",".join([*_kept(known, others), *_texts(replicas)])
+
+    sending = {each: current[each] for each in moves}
+    copying = {each: [one for one in targets[each] if one not in current[each]] for each in moves}
     return {
-        key: ALL_REPLICAS
-        if listed.get(key) == ALL_REPLICAS
-        else ",".join([*_kept(listed.get(key, ""), others), *texts])
-        for key, texts in replicas.items()
+        LEADER_REPLICAS: changed(LEADER_REPLICAS, sending),
+        FOLLOWER_REPLICAS: changed(FOLLOWER_REPLICAS, copying),
     }
 
 
@@ -69,5 +71,7 @@ def _kept(listed: str, partitions: Collection[int]) -> list[str]:
     return [text for text in listed.split(",") if text.partition(":")[0] in wanted]
 
 
-def _texts(replicas: Iterable[tuple[TopicPartition, Sequence[int]]]) -> list[str]:
-    return [f"{each.partition}:{broker}" for each, brokers in replicas for broker in brokers]
+def _texts(replicas: Replicas) -> list[str]:
+    return [
+        f"{each.partition}:{broker}" for each, brokers in replicas.items() for broker in brokers
+    ]

@@ -255,8 +255,8 @@ class _Load:
 
     def _first_to_recover(self) -> int:
         """Return the slot of the segment that holds the recovery point."""
-        below = (each.base_offset <= self._recovery_point for each in self.segments)
-        return max(0, sum(below) - 1)
+        left = SegmentList(self.segments).from_offset(self._recovery_point)
+        return len(self.segments) - len(left)
 
     def _last_flushed(self) -> Segment | None:
         """Return the segment whose indexes may not be on disk, although all its batches are.

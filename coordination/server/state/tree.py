@@ -258,8 +258,8 @@ class Tree:
                 OPEN_ACL: OPEN_ACL,
                 **{node.acl: node.acl for node in self.nodes.values()},
             }
-            # Twice as many, so that each new ACL pays for a bounded part of the next visit of all.
-            self._max_acls = MIN_SHARED_ACLS + 2 * len(self._acls) + len(self.nodes)
+            # One more per node, so that each new ACL pays for the next visit of one of them.
+            self._max_acls = MIN_SHARED_ACLS + len(self._acls) + len(self.nodes)
         return self._acls.setdefault(acl, acl)
 
     def count_below(self, path: str) -> int:

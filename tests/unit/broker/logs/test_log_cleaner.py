@@ -21,6 +21,7 @@ from storage.compaction.manager import CleanerManager
 from storage.config.log_config import DELETE
 from storage.disk.checkpoint import read_offsets
 from storage.errors import LogDirOfflineError, OutOfFilesError
+from storage.log.log import Log
 from tests.unit.storage.compacting import (
     COMPACTED,
     SEED,
@@ -97,6 +98,19 @@ class Rig:
 
     async def delete_expired(self) -> None:
         self.retention_runs += 1
+
+    def hold_first_swap(self, log: Log) -> asyncio.Event:
+        """Let the first swap wait until it is cancelled; return the event of its wait."""
+        in_swap, real = asyncio.Event(), self.cleaner._in_thread
+
+        async def in_thread(work: Callable[[], None]) -> None:
+            if work == log.upkeep.sync_names and not in_swap.is_set():
+                in_swap.set()
+                await asyncio.Event().wait()
+            await real(work)
+
+        self.cleaner._in_thread = in_thread  # type: ignore[method-assign]
+        return in_swap
 
     async def run_until(self, condition: Callable[[], bool]) -> None:
         """Run the cleaner until `condition` holds, then stop it."""
@@ -494,16 +508,7 @@ async def test_reconfiguration_cancels_a_swap(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     log = rig.logs.get(PARTITION)
     assert log is not None
-    in_swap = asyncio.Event()
-    real = rig.cleaner._in_thread
-
-    async def in_thread(work: Callable[[], None]) -> None:
-        if work == log.upkeep.sync_names and not in_swap.is_set():
-            in_swap.set()
-            await asyncio.Event().wait()
-        await real(work)
-
-    rig.cleaner._in_thread = in_thread  # type: ignore[method-assign]
+    in_swap = rig.hold_first_swap(log)
     rig.cleaner.start()
     async with asyncio.timeout(20):
         await in_swap.wait()
@@ -522,19 +527,11 @@ async def test_a_disk_that_fails_during_a_swap_does_not_keep_the_cleaner_from_it
     rig.make_dirty(PARTITION)
     log = rig.logs.get(PARTITION)
     assert log is not None
-    in_swap = asyncio.Event()
-    real = rig.cleaner._in_thread
-
-    async def in_thread(work: Callable[[], None]) -> None:
-        if work == log.upkeep.sync_names:
-            in_swap.set()
-            await asyncio.Event().wait()
-        await real(work)
+    in_swap = rig.hold_first_swap(log)
 
     def fail() -> None:
         raise LogDirOfflineError(rig.directory, "the disk has failed")
 
-    rig.cleaner._in_thread = in_thread  # type: ignore[method-assign]
     monkeypatch.setattr(log.upkeep, "cancel_swap", fail)
     rig.cleaner.start()
     async with asyncio.timeout(20):

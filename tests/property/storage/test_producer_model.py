@@ -303,9 +303,9 @@ class ProducersAgainstModel(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         bases = [int(segment.base_offset) for segment in self.log.segments]
-        below = [base for base in bases if base < self.log.recovery_point]
+        flushed = [base for base in bases if base <= self.log.recovery_point]
         self.reopen(was_clean=False)
-        self.know_from(max([*below, bases[0]]) if below else bases[0])
+        self.know_from(max(flushed, default=bases[0]))
 
     def reopen(self, *, was_clean: bool) -> None:
         self.log = open_log(

@@ -83,13 +83,13 @@ def create_topic(topic: NewTopic) -> Plan[bool]:
 
 
 def check_clash(name: str, others: Iterable[str]) -> None:
-    """Check that no other topic has this name but for '.' and '_': metrics confuse the two.
+    """Check that no other topic's name differs only in '.' and '_': metrics confuse the two.
 
     Raises:
-        ApiError: INVALID_TOPIC_EXCEPTION, another topic has.
+        ApiError: INVALID_TOPIC_EXCEPTION, there is such a topic.
     """
     folded = _folded(name)
-    clashing = [other for other in others if _folded(other) == folded]
+    clashing = [other for other in others if other != name and _folded(other) == folded]
     if clashing:
         text = f"{name} differs from {', '.join(clashing)} only in '.' and '_'"
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)

@@ -26,9 +26,9 @@ from broker.cluster.topic_plan import (
     plan_growth,
     plan_topic,
 )
-from clusterstate.assignment import RandomStart
 from clusterstate.errors import MalformedZnodeError
 from clusterstate.replica_assignment import Replicas
+from clusterstate.replica_placement import RandomStart
 from clusterstate.topic_requests import (
     Assignments,
     NewTopic,

@@ -1,7 +1,7 @@
 """Checks the creation or growth of a topic, and plans its partitions (decision).
 
 The checks are in Kafka's order, so a request with two errors gets Kafka's code.
-`clusterstate.assignment` places the replicas. Source: ZkAdminManager.createTopics,
+`clusterstate.replica_placement` places the replicas. Source: ZkAdminManager.createTopics,
 AdminZkClient.validateTopicCreate of Kafka 3.9.
 """
 
@@ -14,8 +14,8 @@ from typing import Final
 from broker.cluster.metadata_cache import ClusterImage
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_change import check_configs
-from clusterstate.assignment import Racks, RandomStart, assign_replicas, grow_assignment
 from clusterstate.replica_assignment import ReplicaAssignment, Replicas
+from clusterstate.replica_placement import Racks, RandomStart, assign_replicas, grow_assignment
 from clusterstate.topic_requests import check_clash
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, validate_topic_name

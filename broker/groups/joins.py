@@ -1,4 +1,4 @@
-"""The ways of a JoinGroup request into a group (decision).
+"""JoinGroup requests: new members of a group, and members that join again (decision).
 
 A member joins for the first time or again. It may have to come back with the id that it is given
 (KIP-394), and a static member may replace its former incarnation (KIP-345).

@@ -1,8 +1,8 @@
 """The members of a group: leader, common protocols, sessions and waiting requests (decision).
 
 Invariants: the leader is a member whenever there are members; an instance id belongs to one member;
-an id is either pending or a member's; only members wait; every member and every pending id has a
-session deadline.
+an id is either pending or a member's; only members wait; every pending id has a session deadline,
+and so has every member, except one whose JoinGroup or SyncGroup waits.
 """
 
 from __future__ import annotations

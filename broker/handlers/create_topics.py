@@ -1,6 +1,7 @@
 """CreateTopics (edge); `broker.cluster.topic_plan` decides on the partitions.
 
-Only the controller creates topics. It responds once its metadata has a leader for every partition.
+Only the broker that is the controller serves this request. It responds once its metadata has a
+leader for every partition.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The internal topics that a broker asks for at the first use (edge).
 
-Any broker may create them; the controller places their partitions.
+Any broker may create them, and places their partitions.
 """
 
 from __future__ import annotations

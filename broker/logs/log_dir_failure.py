@@ -1,7 +1,7 @@
 """Handles a failed log directory (edge).
 
-The broker keeps serving the other directories and reports the failure to the controller. It stops
-when no directory is left.
+`storage.disk.directory_health` notices the failure. The broker keeps serving the other directories,
+and reports the failure to the controller. It stops when no directory is left.
 """
 
 from __future__ import annotations

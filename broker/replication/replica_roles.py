@@ -267,9 +267,10 @@ class ReplicaRoles:
         )
         leader_epoch = change.state.leader_epoch
         if replica.leadership is not None and replica.may_have_missed_leader(leader_epoch):
-            # A coordinator between may have sent markers, in a later epoch than this one's and of
-            # decisions that only the log has: the coordinators here load the partition again
-            # (ADR 0108). The replica leads on with its log, and its producers wait on.
+            # Another broker may have led the partition in between. As a coordinator it may have
+            # sent markers, in a later epoch, of decisions that only the log has. The
+            # coordinators here load the partition again (ADR 0108). The replica leads on with its
+            # log, and its producers wait on.
             self._events.resigned(replica.topic_partition)
         replica.lead(leadership)
         self._events.became_leader(replica.topic_partition, leader_epoch)

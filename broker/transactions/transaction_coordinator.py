@@ -1,4 +1,4 @@
-"""Coordinates the transactions of the partitions of the topic that this broker leads (edge).
+"""Coordinates the transactions in the partitions of their topic that this broker leads (edge).
 
 Carries out the effects of transactions; `transaction` decides on these. Everything runs in the
 event loop's thread, and a waiting request takes no task.

@@ -117,6 +117,8 @@ class DirectoryHealth:
         """Accept appends again after the dir was full."""
         if self.is_full:
             self.refusal = None
+            # Another thread may have taken the dir offline meanwhile.
+            self.refusal = self.failure
             log.warning("log_dir.resumed", path=str(self.path))
 
     def note_damage(self, error: CorruptLogError) -> None:

@@ -2,7 +2,8 @@
 
 The rule is Kafka's: every batch from the recovery point on is checked (length, format, checksum,
 order of offsets), and the log ends at the first byte that does not begin a valid batch. Nothing
-behind that byte is kept, even if it looks valid, and nothing in the middle is repaired.
+behind that byte is kept, even if it looks valid, and nothing in the middle is repaired. `loading`
+finds the segment that holds the recovery point, and recovers from there.
 """
 
 from collections.abc import Iterable

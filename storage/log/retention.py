@@ -6,9 +6,9 @@ Retention deletes the oldest segments first, as long as a rule applies:
 - `cleanup.policy` has `delete`, and the log has at least `retention.bytes` without the segment;
 - `cleanup.policy` has `delete`, and the newest record is older than `retention.ms`.
 
-The first segment that is kept protects all later ones. A segment that reaches the high watermark
-is never deleted, and neither is an empty last segment. A last segment with records is treated like
-any other. Source: Kafka's `UnifiedLog.deleteOldSegments`.
+The first segment that is kept protects all later ones. A segment that ends above the high
+watermark is never deleted, and neither is an empty last segment. A last segment with records is
+treated like any other. Source: Kafka's `UnifiedLog.deleteOldSegments`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -2,7 +2,8 @@
 
 A session expires after `timeout_ms` without a packet. Only time in which this process runs counts:
 after a restart or a stall of the process, all deadlines are extended, because packets may be
-waiting in sockets. Safety does not depend on this, as every write is fenced by a version.
+waiting in sockets. `server` shortens the deadline of a session whose connection broke, and ends
+expired sessions. Safety does not depend on this, as every write is fenced by a version.
 """
 
 import heapq
@@ -89,7 +90,7 @@ class SessionTable:
         session.deadline_ms = now_ms + session.timeout_ms
 
     def shorten(self, session: Session, deadline_ms: int) -> None:
-        """Move the deadline forward; the next packet extends it again."""
+        """Bring the deadline closer, to `deadline_ms`; the next packet extends it again."""
         if deadline_ms < session.deadline_ms:
             session.deadline_ms = deadline_ms
             self._queue(session)
@@ -103,7 +104,7 @@ class SessionTable:
     def extend_all(self, by_ms: int, now_ms: int) -> None:
         """Extend all deadlines by `by_ms`, for a time in which no packets were read.
 
-        No deadline ends up later than after a packet at `now_ms`, and none moves forward. Several
+        No deadline ends up later than after a packet at `now_ms`, and none becomes earlier. Several
         extensions without a packet in between count as the longest of them: packets that waited at
         one of them have been read before the next. A session of a dead client would otherwise last
         for as long as the server is too busy to be on time.

@@ -138,6 +138,20 @@ def test_names_that_metrics_confuse_are_refused_before_any_metadata_has_them() -
     assert driver.run(create_topic(new_topic(2)._replace(name="abc")))
 
 
+def test_a_topic_does_not_clash_with_itself_when_another_broker_creates_it_meanwhile() -> None:
+    driver = empty_cluster(1, 2)
+    ours, theirs = (new_topic(each)._replace(name="user_events") for each in (1, 2))
+
+    def overtaken() -> Plan[bool]:
+        plan = create_topic(ours)
+        effect = plan.send((yield next(plan)))
+        driver.run(create_topic(theirs))
+        while True:
+            effect = plan.send((yield effect))
+
+    assert refusal(driver, overtaken()) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
 def test_a_topic_waits_until_the_last_znode_of_a_deleted_one_is_gone() -> None:
     driver = empty_cluster(1, 2)
     put_topic(driver.coordinator, (1,))

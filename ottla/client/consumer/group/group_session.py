@@ -223,7 +223,7 @@ class GroupSession:
         """Run a step of a rebalance that calls the listener.
 
         Raises:
-            RebalanceFailedError: a callback raised an error of the client that is no matter of the
+            RebalanceFailedError: a callback raised an error of the client that does not concern the
                 membership. Each further join would repeat it, and rebalance the whole group.
         """
         try:
@@ -237,12 +237,13 @@ class GroupSession:
         self, mine: list[TopicPartition], owned: list[TopicPartition], topics: frozenset[str]
     ) -> None:
         """Read the partitions `mine` in place of `owned`, as the new generation assigns them."""
-        given_away = [each for each in owned if each not in set(mine)]
+        kept = set(mine).intersection(owned)
+        given_away = [each for each in owned if each not in kept]
         if given_away:
             await self._give_up(given_away)
             # The leader may assign them to other members only after this one has joined again.
             self._join_needed.set()
-        await self._take([each for each in mine if each not in set(owned)], topics)
+        await self._take([each for each in mine if each not in kept], topics)
 
     async def _prepare(self) -> None:
         """Give up the partitions that must not be held during a rebalance."""

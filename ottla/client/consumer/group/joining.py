@@ -1,6 +1,6 @@
 """One rebalance of a member: join, assign as leader, sync (edge).
 
-The assignor that the group agreed on decides the assignment.
+The assignor that the group agreed on decides the assignment. `group_session` carries it out.
 """
 
 import asyncio

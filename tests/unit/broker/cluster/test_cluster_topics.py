@@ -9,8 +9,8 @@ from broker.cluster import cluster_topics
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topic_plan import TopicDefaults, TopicPlan
-from clusterstate.assignment import RandomStart
 from clusterstate.plans import Plan
+from clusterstate.replica_placement import RandomStart
 from clusterstate.znodes import paths
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, TopicId

@@ -17,8 +17,8 @@ from broker.cluster.topic_plan import (
 )
 from broker.config.broker_config import BrokerConfig
 from broker.config.server_keys import ServerKeys
-from clusterstate.assignment import RandomStart
 from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.replica_placement import RandomStart
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 from storage.config.log_config import LogConfig

@@ -41,6 +41,22 @@ def test_full_state_is_temporary(number: int) -> None:
     health.check_writable()
 
 
+def test_a_dir_that_fails_while_space_is_noted_refuses_appends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    health = DirectoryHealth(PATH)
+
+    def fail_in_another_thread(_: DirectoryHealth) -> bool:
+        health.give_up("broken")
+        return True
+
+    health.note_full("no space")
+    monkeypatch.setattr(DirectoryHealth, "is_full", property(fail_in_another_thread))
+    health.note_space()
+    with pytest.raises(LogDirOfflineError, match="broken"):
+        health.check_writable()
+
+
 def test_too_many_open_files_do_not_change_the_state() -> None:
     health = DirectoryHealth(PATH)
     assert isinstance(health.fail(OSError(errno.EMFILE, "too many")), OutOfFilesError)

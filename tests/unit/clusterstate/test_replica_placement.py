@@ -2,8 +2,13 @@
 
 import pytest
 
-from clusterstate.assignment import RandomStart, assign_replicas, grow_assignment, rack_alternated
 from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.replica_placement import (
+    RandomStart,
+    assign_replicas,
+    grow_assignment,
+    rack_alternated,
+)
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 

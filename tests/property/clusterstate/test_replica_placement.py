@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterstate.assignment import RandomStart, assign_replicas
+from clusterstate.replica_placement import RandomStart, assign_replicas
 from kafkawire.ids import BrokerId
 
 

@@ -41,10 +41,11 @@ from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicId
 
 CREATION_WAIT_S: Final = 5.0
-"""Longest wait of a creation for the coordinator, or for the deletion of a same-named topic.
+"""Longest wait of a creation for the coordinator."""
+DELETION_WAIT_S: Final = 4.0
+"""Longest wait of a request for the deletion of same-named topics; Kafka's does not wait at all.
 
-Kafka does not wait for such a deletion.
-"""
+Such a deletion may need a broker that is down."""
 DELETION_RETRY_S: Final = 0.02
 
 log = structlog.get_logger(__name__)
@@ -82,26 +83,29 @@ class ClusterTopics:
         """Return the topic that `spec` would create; request nothing."""
         return plan_topic(spec, self._metadata.image, self._defaults(), self._roll)
 
-    async def create(self, plan: TopicPlan) -> TopicId:
-        """Create a topic and return its id."""
+    async def create(self, plan: TopicPlan, deletion_deadline_s: float = 0.0) -> TopicId:
+        """Create a topic and return its id.
+
+        Until `deletion_deadline_s`, on the clock of the event loop, wait for the deletion of a
+        same-named topic.
+        """
         topic_id = self._new_topic_id()
         partitions = dict(enumerate(plan.assignments))
-        await self._create(NewTopic(plan.name, topic_id, partitions, plan.configs))
+        topic = NewTopic(plan.name, topic_id, partitions, plan.configs)
+        await self._create(topic, deletion_deadline_s)
         log.info("topic.created", topic=plan.name, partition_count=len(partitions))
         return topic_id
 
-    async def _create(self, topic: NewTopic) -> None:
-        """Create a topic; wait for the deletion of a same-named one if there is one."""
-        is_being_deleted = False
+    async def _create(self, topic: NewTopic, deletion_deadline_s: float) -> None:
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CREATION_WAIT_S):
                 while not await self._is_created(topic):
-                    is_being_deleted = True
+                    if loop.time() >= deletion_deadline_s:
+                        text = f"an earlier topic {topic.name} is still being deleted"
+                        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, text)
                     await asyncio.sleep(DELETION_RETRY_S)
         except TimeoutError:
-            if is_being_deleted:
-                text = f"an earlier topic {topic.name} is still being deleted"
-                raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, text) from None
             text = f"the coordinator did not respond within {CREATION_WAIT_S:g} s: result unknown"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
 

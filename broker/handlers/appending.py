@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from broker.network.request import Request
+from broker.network.request import NO_BODY, Request
 from broker.replication.transaction_guards import TransactionalAppend
 from broker.transactions.verification import Asked, Unverified
 from kafkawire.compression import Codec
@@ -127,6 +127,13 @@ class Appending:
                     size_bytes += len(data.records)
             first = 0
         return size_bytes
+
+    def drop_batches(self) -> None:
+        """Forget the batches, whose buffer is given back; the response may wait for replicas."""
+        self.request.body = NO_BODY
+        for topic in self.message.topic_data:
+            for data in topic.partition_data:
+                data.records = None
 
     def _skip(self) -> None:
         self.partition_place += 1

@@ -14,6 +14,7 @@ from typing import Final
 from broker.config.replication_keys import RACK_AWARE_SELECTOR
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.handler_table import Apis, Parts
+from broker.handlers.leader_hint import LeaderHints
 from broker.handlers.partition_data import NO_RECORDS, failed_partition, read_partition
 from broker.network.reply import Reply
 from broker.network.request import Request
@@ -26,7 +27,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_table import Key
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import TopicId, TopicPartition
+from kafkawire.ids import BrokerId, TopicId, TopicPartition
 from kafkawire.messages.fetch import (
     STORAGE_ERROR_SINCE,
     TOPIC_IDS_SINCE,
@@ -38,6 +39,7 @@ from kafkawire.messages.fetch import (
     FetchResponse,
     FetchTopic,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from kafkawire.schema import since
@@ -52,6 +54,7 @@ MAX_HELD_PARTITIONS: Final = 200_000
 """Limit for all waiting requests together, some 100 MB. Beyond it, fetches do not wait."""
 
 LEADERS_SINCE: Final = since(PartitionData, "current_leader")
+NODES_SINCE: Final = since(FetchResponse, "node_endpoints")
 LEADER_HINTS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 """Errors whose response names the new leader, so that the client need not look for it."""
 
@@ -73,12 +76,15 @@ class FetchHandler:
         max_held_partitions: int = MAX_HELD_PARTITIONS,
         *,
         selects_by_rack: bool = False,
+        hints: LeaderHints | None = None,
     ) -> None:
         """Limit each response to about `max_bytes`, regardless of the request.
 
         `throttle` charges consumers for the bytes that they receive. With `selects_by_rack`,
-        consumers that name a rack read from a follower in it (KIP-392).
+        consumers that name a rack read from a follower in it (KIP-392). `hints` has the addresses
+        of new leaders.
         """
+        self._hints = hints
         self._selects_by_rack = selects_by_rack
         self._throttle = throttle
         self._replicas = replicas
@@ -109,6 +115,8 @@ class FetchHandler:
             request.header.api_version,
             max_bytes,
             client_rack=message.rack_id if self._selects_by_rack else "",
+            hints=self._hints,
+            listener_name=request.listener_name,
         )
         if message.isolation_level not in ISOLATION_LEVELS and reader.has_known_partition():
             # Kafka's code.
@@ -147,8 +155,14 @@ class FetchReader:
         max_bytes: int,
         *,
         client_rack: str = "",
+        hints: LeaderHints | None = None,
+        listener_name: str = "",
     ) -> None:
         self._client_rack = client_rack
+        self._hints = hints
+        self._listener_name = listener_name
+        # The leaders of partitions that another broker leads.
+        self._new_leaders: dict[BrokerId, None] = {}
         self.message = message
         self.max_bytes = min(message.max_bytes, max_bytes)
         self.min_bytes = min(message.min_bytes, self.max_bytes)
@@ -212,6 +226,7 @@ class FetchReader:
         """
         self._size_bytes = 0
         self.sizes.clear()
+        self._new_leaders.clear()
         return FetchResponse(
             responses=[
                 FetchableTopicResponse(
@@ -229,6 +244,11 @@ class FetchReader:
     def charged(self, response: FetchResponse, charge: Charge | None) -> FetchResponse:
         """Count `response`, the result of the last read, and charge the client; return it."""
         self._count()
+        if self._new_leaders:
+            assert self._hints is not None, "leaders are noted for hints only"
+            response.node_endpoints = self._hints.nodes(
+                self._new_leaders, self._listener_name, NodeEndpoint
+            )
         if charge is not None:
             response.throttle_time_ms = charge(self._size_bytes)
         return response
@@ -343,6 +363,8 @@ class FetchReader:
         if code in LEADER_HINTS and partition is not None and self._version >= LEADERS_SINCE:
             leader, epoch = self._replicas.leader_of(partition)
             failed.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+            if self._hints is not None and self._version >= NODES_SINCE:
+                self._new_leaders[leader] = None
         return failed
 
 
@@ -418,4 +440,5 @@ def _handler(parts: Parts) -> FetchHandler:
         followers,
         throttle,
         selects_by_rack=parts.config.replication.replica_selector_class == RACK_AWARE_SELECTOR,
+        hints=LeaderHints(parts.replicas.leader_of, parts.metadata),
     )

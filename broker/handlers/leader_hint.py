@@ -1,4 +1,4 @@
-"""Leaders and their addresses in responses that refuse batches (decision).
+"""Leaders and their addresses in responses of brokers that do not lead (decision).
 
 A client that learns the new leader from the refusal need not ask for metadata first.
 
@@ -7,8 +7,8 @@ Source: KIP-951.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
 from broker.cluster.metadata_cache import MetadataCache
 from kafkawire.errors import ErrorCode
@@ -20,6 +20,8 @@ from kafkawire.messages.produce import (
     ProduceResponse,
 )
 from kafkawire.schema import since
+
+Node = TypeVar("Node")
 
 LEADERS_SINCE: Final = since(PartitionProduceResponse, "current_leader")
 
@@ -38,22 +40,23 @@ class LeaderHints:
 
     def add(self, response: ProduceResponse, listener_name: str) -> None:
         """Complete the refusals in `response` for a client of one listener."""
-        nodes: dict[BrokerId, NodeEndpoint] = {}
+        leaders: dict[BrokerId, None] = {}
         for topic in response.responses:
             for answer in topic.partition_responses:
                 if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     leader, epoch = self._leader_of((topic.name, answer.index))
                     answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-                    if leader not in nodes and (node := self._node(leader, listener_name)):
-                        nodes[leader] = node
-        response.node_endpoints = list(nodes.values())
+                    leaders[leader] = None
+        response.node_endpoints = self.nodes(leaders, listener_name, NodeEndpoint)
 
-    def _node(self, leader: BrokerId, listener_name: str) -> NodeEndpoint | None:
-        """Return the address of a broker, None if it is dead or has no such listener."""
-        broker = self._metadata.image.brokers.get(leader)
-        endpoint = None if broker is None else broker.endpoints.get(listener_name)
-        if broker is None or endpoint is None:
-            return None
-        return NodeEndpoint(
-            node_id=leader, host=endpoint.host, port=endpoint.port, rack=broker.rack
-        )
+    def nodes(
+        self, leaders: Iterable[BrokerId], listener_name: str, node_type: Callable[..., Node]
+    ) -> list[Node]:
+        """Return the addresses of brokers, apart from dead ones and ones without the listener."""
+        brokers = self._metadata.image.brokers
+        return [
+            node_type(node_id=leader, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for leader in leaders
+            if (broker := brokers.get(leader)) is not None
+            and (endpoint := broker.endpoints.get(listener_name)) is not None
+        ]

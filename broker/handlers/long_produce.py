@@ -26,6 +26,7 @@ from broker.network.request_tasks import RequestTasks
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError
 from kafkawire.records import BatchHeader, Budget, BudgetSpentError
+from kafkawire.sentinels import ACKS_NONE
 from kafkawire.units import MIB
 
 # Bytes of batches per turn of the loop: about ten milliseconds, even in plain Python.
@@ -90,6 +91,7 @@ class LongProduces:
                     await appender.verify(work)
                 await self._append(appender, work)
             finally:
+                work.drop_batches()
                 release()
                 done.set_result(None)
                 if self.running.get(connection) is done:
@@ -97,7 +99,9 @@ class LongProduces:
             return appender.conclude(work)
 
         reply = self._tasks.run(run)
-        reply.on_cancel(work.abandon)
+        if work.message.acks != ACKS_NONE:
+            # A producer with acks=0 counts batches as written when it has sent them, and may leave.
+            reply.on_cancel(work.abandon)
         return reply
 
     async def _append(self, appender: Appender, work: Appending) -> None:

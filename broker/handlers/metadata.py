@@ -5,7 +5,9 @@ A topic created by a request has no leader yet: the response says so, and the cl
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -40,6 +42,8 @@ from kafkawire.messages.metadata import (
 )
 from kafkawire.sentinels import NO_LEADER, OPERATIONS_NOT_ASKED_FOR
 
+CREATION_WAIT_S: Final = 0.5
+"""Longest wait of a request for the creation of its missing topics. Clients repeat the request."""
 # Another request has just created the topic, or this one may have.
 _CREATED: Final = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
 
@@ -101,9 +105,12 @@ class MetadataHandler:
     async def _create_and_answer(
         self, request: Request, message: MetadataRequest, missing: Iterable[str]
     ) -> MetadataResponse:
-        failures = {}
-        for name in missing:
-            failures[name] = await self._create(name)
+        # Later requests of the connection wait for the response.
+        failures = dict.fromkeys(missing, ErrorCode.LEADER_NOT_AVAILABLE)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CREATION_WAIT_S):
+                for name in missing:
+                    failures[name] = await self._create(name)
         return self._answer(request, message, failures)
 
     async def _create(self, name: str) -> ErrorCode:

@@ -187,7 +187,7 @@ class ProduceHandler:
         refused, pending, throttle = work.refused, work.pending, self._throttle
         throttle_ms = 0
         if throttle is not None and throttle.is_needed:
-            throttle_ms = throttle.charge(request, len(request.body))
+            throttle_ms = throttle.charge(request, request.size_bytes)
         if not (refused or pending or throttle_ms or acks == ACKS_NONE):
             return Reply(encode_accepted(work.accepted, request.header.api_version))
         if refused:

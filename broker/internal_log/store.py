@@ -2,8 +2,8 @@
 
 Invariant: a write is reported as successful only while this broker has led the partition without a
 break since the append. After a break its records may have been truncated and replaced by others,
-and a high watermark that passes them proves nothing (KAFKA-20634). A leader that only
-gets a newer epoch keeps its log, and its writes continue. If they failed with NOT_COORDINATOR, clients
+and a high watermark that passes them proves nothing (KAFKA-20634). A leader that only gets a
+newer epoch keeps its log, and its writes continue. If they failed with NOT_COORDINATOR, clients
 that then find the same coordinator again might wait without end (librdkafka 2.x).
 """
 

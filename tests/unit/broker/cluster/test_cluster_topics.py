@@ -1,6 +1,7 @@
 """Error codes for a topic that cannot be created or grow: `broker.cluster.cluster_topics`."""
 
 import asyncio
+from contextlib import nullcontext
 from typing import cast
 
 import pytest
@@ -61,6 +62,25 @@ async def test_topic_exists_only_if_the_deletion_of_a_same_named_one_was_seen(
     with pytest.raises(ApiError) as refused:
         await creating.create(PLAN)
     assert refused.value.code is code
+
+
+@pytest.mark.parametrize(("wait_s", "attempt_count"), [(60.0, 3), (0.0, 1)])
+async def test_a_creation_waits_for_a_deletion_until_its_deadline(
+    monkeypatch: pytest.MonkeyPatch, wait_s: float, attempt_count: int
+) -> None:
+    monkeypatch.setattr(cluster_topics, "DELETION_RETRY_S", 0)
+    attempts: list[object] = []
+
+    class Deleting:
+        async def run(self, plan: object) -> bool:
+            attempts.append(plan)
+            return len(attempts) == 3
+
+    deadline_s = asyncio.get_running_loop().time() + wait_s
+    refused = pytest.raises(ApiError, match="still being deleted")
+    with refused if attempt_count == 1 else nullcontext():
+        await topics_of(Deleting()).create(PLAN, deadline_s)
+    assert len(attempts) == attempt_count
 
 
 class MemoryCoordinator:

@@ -6,18 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from broker.cluster.metadata_cache import Endpoint, LiveBroker, MetadataCache
 from broker.handlers.fetch import DelayedFetch, FetchHandler, FetchReader
 from broker.handlers.follower_fetch import FollowerFetchHandler
+from broker.handlers.leader_hint import LeaderHints
 from broker.network.reply import Reply
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, LeaderEpoch, TopicId
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from tests.unit.broker.metadata import set_brokers
 from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, batch, turn
 from tests.unit.broker.requests import request
 
 OTHER_ID = TopicId(int=78)
 VERSION = 13
+B3 = BrokerId(3)
 
 
 def reader(world: World, topic_id: TopicId, min_bytes: int = 0) -> FetchReader:
@@ -102,6 +106,38 @@ async def test_a_refused_fetch_names_the_new_leader(tmp_path: Path) -> None:
     found = fetch(world, world.replica.topic_id)
     assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (B2, 5)
+
+
+@pytest.mark.parametrize(("version", "has_address"), [(15, False), (16, True)])
+async def test_a_refused_fetch_has_the_address_of_the_new_leader(
+    tmp_path: Path, version: int, has_address: bool
+) -> None:
+    world, cache = world_with_a_record(tmp_path), MetadataCache()
+    brokers = [
+        LiveBroker(broker_id=each, endpoints={listener: Endpoint("h", 9092)}, rack="r")
+        for each, listener in ((B2, "PLAINTEXT"), (B3, "OTHER"))
+    ]
+    set_brokers(cache, brokers, B2)
+    hints = LeaderHints(world.replicas.leader_of, cache)
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic_id=world.replica.topic_id, partitions=[wanted, wanted])
+    message = FetchRequest(max_wait_ms=1, min_bytes=0, max_bytes=1 << 20, topics=[topic])
+    found = []
+    for leader in (B2, B3):
+        world.replica.follow(leader, LeaderEpoch(5))
+        asked = FetchReader(
+            world.replicas,
+            message,
+            version,
+            1 << 20,
+            hints=hints,
+            listener_name="PLAINTEXT",
+        )
+        response = asked.charged(asked.read(), None)
+        found += [
+            (each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints
+        ]
+    assert found == ([(B2, "h", 9092, "r")] if has_address else [])
 
 
 async def test_a_follower_serves_clients_with_a_rack_up_to_its_high_watermark(

@@ -240,6 +240,30 @@ async def test_no_further_batch_of_a_lost_connection_is_appended(broker: Broker)
     assert broker.values() == [LARGE_BYTES, 3], "the first batch was in the thread already"
 
 
+async def test_batches_with_acks_0_are_appended_after_their_producer_has_left(
+    broker: Broker,
+) -> None:
+    asked, reply = broker.send(compressed(), batch(b"a"), acks=0)
+    _, second = broker.send(batch(b"bb"), after=asked, acks=0)
+    await asyncio.sleep(0)
+    reply.cancel()
+    second.cancel()
+    _, later = broker.send(batch(b"ccc"), after=asked)
+    await done(later)
+    assert broker.values() == [LARGE_BYTES, 1, 2, 3]
+
+
+async def test_a_request_that_waits_for_followers_keeps_no_batch(broker: Broker) -> None:
+    broker.world.replicate_to(B2)
+    asked, reply = broker.send(compressed(), batch(b"a"), acks=-1)
+    assert len(asked.body) == asked.size_bytes
+    _, behind = broker.send(None, after=asked)
+    await done(behind)
+    assert not reply.is_done
+    assert not asked.body
+    reply.cancel()
+
+
 async def test_a_stop_waits_for_the_thread(broker: Broker) -> None:
     released: list[str] = []
     _, reply = broker.send(compressed(), release=released)

@@ -8,6 +8,8 @@ import pytest
 
 from broker.cluster.cluster_topics import ClusterTopics
 from broker.cluster.metadata_cache import Endpoint, LiveBroker, MetadataCache, TopicState
+from broker.cluster.topic_plan import TopicSpec
+from broker.handlers import metadata
 from broker.handlers.metadata import MetadataHandler
 from broker.network.request_tasks import RequestTasks
 from kafkawire.apis import ApiKey
@@ -31,6 +33,38 @@ async def test_a_topic_cannot_be_created_yet_and_the_client_must_retry() -> None
     await done
     assert isinstance(reply.message, MetadataResponse)
     assert [topic.error_code for topic in reply.message.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
+
+
+async def test_missing_topics_delay_a_response_for_a_limited_time_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metadata, "CREATION_WAIT_S", 0)
+    begun: list[TopicSpec] = []
+
+    class SilentCoordinator:
+        def plan(self, spec: TopicSpec) -> TopicSpec:
+            return spec
+
+        async def create(self, plan: TopicSpec) -> None:
+            begun.append(plan)
+            await asyncio.Event().wait()
+
+    cache = MetadataCache()
+    set_brokers(cache, [LiveBroker(broker_id=B1, endpoints={"PLAINTEXT": Endpoint("h", 1)})], B1)
+    topics = cast(ClusterTopics, SilentCoordinator())
+    loop = asyncio.get_running_loop()
+    handler = MetadataHandler(RequestTasks(loop), cache, topics, "c", may_create=True)
+    message = MetadataRequest(topics=[MetadataRequestTopic(name=each) for each in ("a", "b")])
+    reply = handler.handle(request(ApiKey.METADATA, 12, message), message)
+    done = loop.create_future()
+    reply.on_done(lambda: done.set_result(None))
+    await done
+    assert isinstance(reply.message, MetadataResponse)
+    assert [topic.error_code for topic in reply.message.topics] == [
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    ]
+    assert [spec.name for spec in begun] == ["a"]
 
 
 @pytest.mark.parametrize("version", [10, 12])

@@ -4,7 +4,7 @@ The guards check rights on the controller only. A request that arrived before mu
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -25,8 +25,8 @@ from broker.network.reply import Reply
 from broker.network.request import Request
 from broker.network.request_tasks import ITEMS_PER_TURN, RequestTasks
 from kafkawire.apis import ApiKey
-from kafkawire.errors import ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -111,6 +111,14 @@ class Topics:
         self.planned: list[str] = []
         self.grown: list[str] = []
         self.partition_default = 1
+        self.deadlines: list[float] = []
+        self.refusals: dict[str, ErrorCode] = {}
+
+    async def create(self, plan: TopicPlan, deletion_deadline_s: float) -> TopicId:
+        self.deadlines.append(deletion_deadline_s)
+        if plan.name in self.refusals:
+            raise ApiError(self.refusals[plan.name])
+        return ZERO_TOPIC_ID
 
     def partition_count(self, spec: TopicSpec) -> int:
         return partition_count_of(spec, self.partition_default)
@@ -138,20 +146,23 @@ class Watch:
         }
     )
 
+    async def wait_for_each(self, wanted: Sequence[object], *_: object) -> Sequence[object]:
+        return wanted[:0]
 
-def creating(counts: Mapping[str, int], topics: Topics) -> Reply:
+
+def creating(counts: Mapping[str, int], topics: Topics, *, validate_only: bool = True) -> Reply:
     message = CreateTopicsRequest(
         topics=[
             CreatableTopic(name=name, num_partitions=count, replication_factor=-1)
             for name, count in counts.items()
         ],
-        validate_only=True,
+        timeout_ms=0,
+        validate_only=validate_only,
     )
     config = DynamicConfig(BrokerConfig.from_properties({}))
-    unused: Any = object()
     tasks = RequestTasks(asyncio.get_running_loop())
     handler = CreateTopicsHandler(
-        tasks, unused, cast(Any, topics), cast(Any, ActiveController()), config
+        tasks, cast(Any, Watch()), cast(Any, topics), cast(Any, ActiveController()), config
     )
     return handler.handle(request(ApiKey.CREATE_TOPICS, 7, message), message)
 
@@ -176,6 +187,18 @@ async def codes_of(reply: Reply, results: str) -> dict[str, int]:
         reply.on_done(lambda: done.set_result(None))
         await done
     return {each.name: each.error_code for each in getattr(reply.message, results)}
+
+
+async def test_topics_that_have_to_wait_wait_together_for_a_limited_time() -> None:
+    topics = Topics()
+    topics.refusals = {"b": ErrorCode.TOPIC_ALREADY_EXISTS, "c": ErrorCode.REQUEST_TIMED_OUT}
+    found = await codes_of(
+        creating(dict.fromkeys("abcde", 1), topics, validate_only=False), "topics"
+    )
+    late = ErrorCode.REQUEST_TIMED_OUT
+    assert found == {"a": 0, **topics.refusals, "d": late, "e": late}
+    assert len(topics.deadlines) == 3, "the last two would wait for the coordinator, too"
+    assert len(set(topics.deadlines)) == 1
 
 
 MOST = MAX_REQUEST_PARTITIONS

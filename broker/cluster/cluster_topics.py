@@ -51,6 +51,16 @@ DELETION_RETRY_S: Final = 0.02
 log = structlog.get_logger(__name__)
 
 
+class CreationWaits:
+    """The waits of one request that creates topics, which share their limits."""
+
+    def __init__(self, now_s: float, deletion_wait_s: float = DELETION_WAIT_S) -> None:
+        """`now_s` is the time on the clock of the event loop."""
+        self.deletion_deadline_s = now_s + deletion_wait_s
+        self.has_timed_out = False
+        """Whether the coordinator has not responded for a whole `CREATION_WAIT_S`."""
+
+
 class ClusterTopics:
     """Requests changes of topics for clients.
 
@@ -83,29 +93,32 @@ class ClusterTopics:
         """Return the topic that `spec` would create; request nothing."""
         return plan_topic(spec, self._metadata.image, self._defaults(), self._roll)
 
-    async def create(self, plan: TopicPlan, deletion_deadline_s: float = 0.0) -> TopicId:
+    async def create(self, plan: TopicPlan, waits: CreationWaits | None = None) -> TopicId:
         """Create a topic and return its id.
 
-        Until `deletion_deadline_s`, on the clock of the event loop, wait for the deletion of a
-        same-named topic.
+        With `waits`, wait for the deletion of a same-named topic.
         """
         topic_id = self._new_topic_id()
         partitions = dict(enumerate(plan.assignments))
         topic = NewTopic(plan.name, topic_id, partitions, plan.configs)
-        await self._create(topic, deletion_deadline_s)
+        await self._create(topic, waits or CreationWaits(0.0, 0.0))
         log.info("topic.created", topic=plan.name, partition_count=len(partitions))
         return topic_id
 
-    async def _create(self, topic: NewTopic, deletion_deadline_s: float) -> None:
+    async def _create(self, topic: NewTopic, waits: CreationWaits) -> None:
+        if waits.has_timed_out:
+            text = f"topic {topic.name} was not created: the coordinator does not respond"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CREATION_WAIT_S):
                 while not await self._is_created(topic):
-                    if loop.time() >= deletion_deadline_s:
+                    if loop.time() >= waits.deletion_deadline_s:
                         text = f"an earlier topic {topic.name} is still being deleted"
                         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, text)
                     await asyncio.sleep(DELETION_RETRY_S)
         except TimeoutError:
+            waits.has_timed_out = True
             text = f"the coordinator did not respond within {CREATION_WAIT_S:g} s: result unknown"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
 

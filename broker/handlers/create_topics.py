@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from broker.cluster.cluster_topics import DELETION_WAIT_S, ClusterTopics
+from broker.cluster.cluster_topics import ClusterTopics, CreationWaits
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
@@ -88,18 +88,11 @@ class CreateTopicsHandler:
         except ApiError as error:
             results = [_failed(each.name, error.code, error.message) for each in specs]
         else:
-            deadline_s = asyncio.get_running_loop().time() + DELETION_WAIT_S
-            results = []
-            async for wanted in in_turns(specs, self._weigh):
-                if results and results[-1].error_code == ErrorCode.REQUEST_TIMED_OUT:
-                    # The coordinator does not respond, and each further topic would wait for it.
-                    result = _failed(wanted.name, ErrorCode.REQUEST_TIMED_OUT, None)
-                elif times[wanted.name] > 1:
-                    text = f"topic {wanted.name} is named twice"
-                    result = _failed(wanted.name, ErrorCode.INVALID_REQUEST, text)
-                else:
-                    result = await self._create(wanted, message.validate_only, deadline_s)
-                results.append(result)
+            waits = CreationWaits(asyncio.get_running_loop().time())
+            results = [
+                await self._create(wanted, times[wanted.name], message.validate_only, waits)
+                async for wanted in in_turns(specs, self._weigh)
+            ]
         _log_rejected(results)
         if not message.validate_only:
             created = [result for result in results if result.error_code == ErrorCode.NONE]
@@ -111,15 +104,15 @@ class CreateTopicsHandler:
         return self._topics.partition_count(wanted) + len(TOPIC_CONFIG_KEYS)
 
     async def _create(
-        self, wanted: TopicSpec, validate_only: bool, deletion_deadline_s: float
+        self, wanted: TopicSpec, times: int, validate_only: bool, waits: CreationWaits
     ) -> CreatableTopicResult:
         try:
             if not self._controller.is_active:
                 raise ApiError(ErrorCode.NOT_CONTROLLER)
+            if times > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} is named twice")
             plan = self._topics.plan(wanted)
-            topic_id = ZERO_TOPIC_ID
-            if not validate_only:
-                topic_id = await self._topics.create(plan, deletion_deadline_s)
+            topic_id = ZERO_TOPIC_ID if validate_only else await self._topics.create(plan, waits)
         except ApiError as error:
             return _failed(wanted.name, error.code, error.message)
         return CreatableTopicResult(

@@ -77,6 +77,8 @@ class MetadataHandler:
         self._topics = topics
         self._cluster_id = cluster_id
         self._may_create = may_create
+        # Running creations, by topic.
+        self._creations: dict[str, asyncio.Future[ErrorCode]] = {}
         # Responses by topic for one image: clients that wait for a leader repeat their requests.
         self._image: ClusterImage | None = None
         self._answers: dict[tuple[str, str, int], MetadataResponseTopic] = {}
@@ -105,13 +107,30 @@ class MetadataHandler:
     async def _create_and_answer(
         self, request: Request, message: MetadataRequest, missing: Iterable[str]
     ) -> MetadataResponse:
-        # Later requests of the connection wait for the response.
+        # Later requests of the connection wait for the response; creations continue without it.
         failures = dict.fromkeys(missing, ErrorCode.LEADER_NOT_AVAILABLE)
         with suppress(TimeoutError):
             async with asyncio.timeout(CREATION_WAIT_S):
                 for name in missing:
-                    failures[name] = await self._create(name)
+                    failures[name] = await asyncio.shield(self._creation(name))
         return self._answer(request, message, failures)
+
+    def _creation(self, name: str) -> asyncio.Future[ErrorCode]:
+        """Return the result of the running creation of a topic; begin one if there is none."""
+        creation = self._creations.get(name)
+        if creation is None:
+            creation = self._creations[name] = self._tasks.loop.create_future()
+            self._tasks.run(partial(self._finish, name, creation))
+        return creation
+
+    async def _finish(self, name: str, creation: asyncio.Future[ErrorCode]) -> None:
+        try:
+            creation.set_result(await self._create(name))
+        finally:
+            del self._creations[name]
+            if not creation.done():
+                # It has failed, which is logged, or the broker stops.
+                creation.set_result(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     async def _create(self, name: str) -> ErrorCode:
         """Create a topic; return the error code for clients until it has a leader."""

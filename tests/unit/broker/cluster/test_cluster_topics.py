@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from broker.cluster import cluster_topics
+from broker.cluster.cluster_topics import CreationWaits
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topic_plan import TopicDefaults, TopicPlan
@@ -64,6 +65,17 @@ async def test_topic_exists_only_if_the_deletion_of_a_same_named_one_was_seen(
     assert refused.value.code is code
 
 
+async def test_the_topics_of_a_request_wait_once_for_an_absent_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_topics, "CREATION_WAIT_S", 0.0)
+    waits = CreationWaits(asyncio.get_running_loop().time())
+    for text in ("result unknown", "topic t was not created: the coordinator does not respond"):
+        with pytest.raises(ApiError, match=text) as refused:
+            await topics_of(AbsentCoordinator(0)).create(PLAN, waits)
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
 @pytest.mark.parametrize(("wait_s", "attempt_count"), [(60.0, 3), (0.0, 1)])
 async def test_a_creation_waits_for_a_deletion_until_its_deadline(
     monkeypatch: pytest.MonkeyPatch, wait_s: float, attempt_count: int
@@ -76,10 +88,10 @@ async def test_a_creation_waits_for_a_deletion_until_its_deadline(
             attempts.append(plan)
             return len(attempts) == 3
 
-    deadline_s = asyncio.get_running_loop().time() + wait_s
+    waits = CreationWaits(asyncio.get_running_loop().time(), wait_s)
     refused = pytest.raises(ApiError, match="still being deleted")
     with refused if attempt_count == 1 else nullcontext():
-        await topics_of(Deleting()).create(PLAN, deadline_s)
+        await topics_of(Deleting()).create(PLAN, waits)
     assert len(attempts) == attempt_count
 
 

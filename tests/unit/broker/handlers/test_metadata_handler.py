@@ -35,36 +35,49 @@ async def test_a_topic_cannot_be_created_yet_and_the_client_must_retry() -> None
     assert [topic.error_code for topic in reply.message.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
 
 
-async def test_missing_topics_delay_a_response_for_a_limited_time_in_all(
+class SlowCoordinator:
+    """Notes the creations that begin; each lasts until `answer`."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.answer = asyncio.Event()
+
+    def plan(self, spec: TopicSpec) -> str:
+        return spec.name
+
+    async def create(self, name: str) -> None:
+        self.begun.append(name)
+        await self.answer.wait()
+        if name == "broken":
+            raise ValueError(name)
+
+
+async def test_a_response_waits_for_a_limited_time_and_creations_continue_without_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metadata, "CREATION_WAIT_S", 0)
-    begun: list[TopicSpec] = []
-
-    class SilentCoordinator:
-        def plan(self, spec: TopicSpec) -> TopicSpec:
-            return spec
-
-        async def create(self, plan: TopicSpec) -> None:
-            begun.append(plan)
-            await asyncio.Event().wait()
-
-    cache = MetadataCache()
+    cache, coordinator, loop = MetadataCache(), SlowCoordinator(), asyncio.get_running_loop()
     set_brokers(cache, [LiveBroker(broker_id=B1, endpoints={"PLAINTEXT": Endpoint("h", 1)})], B1)
-    topics = cast(ClusterTopics, SilentCoordinator())
-    loop = asyncio.get_running_loop()
+    topics = cast(ClusterTopics, coordinator)
     handler = MetadataHandler(RequestTasks(loop), cache, topics, "c", may_create=True)
-    message = MetadataRequest(topics=[MetadataRequestTopic(name=each) for each in ("a", "b")])
-    reply = handler.handle(request(ApiKey.METADATA, 12, message), message)
-    done = loop.create_future()
-    reply.on_done(lambda: done.set_result(None))
-    await done
-    assert isinstance(reply.message, MetadataResponse)
-    assert [topic.error_code for topic in reply.message.topics] == [
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-    ]
-    assert [spec.name for spec in begun] == ["a"]
+
+    async def ask(*names: str) -> list[int]:
+        message = MetadataRequest(topics=[MetadataRequestTopic(name=each) for each in names])
+        reply = handler.handle(request(ApiKey.METADATA, 12, message), message)
+        done = loop.create_future()
+        reply.on_done(lambda: done.set_result(None))
+        await done
+        assert isinstance(reply.message, MetadataResponse)
+        return [topic.error_code for topic in reply.message.topics]
+
+    wait = ErrorCode.LEADER_NOT_AVAILABLE
+    assert await ask("a", "b") == [wait, wait]
+    assert await ask("a") == [wait]
+    assert coordinator.begun == ["a"], "the second request joins the first one's creation"
+    monkeypatch.setattr(metadata, "CREATION_WAIT_S", 60)
+    coordinator.answer.set()
+    assert await ask("b", "broken") == [wait, ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert coordinator.begun == ["a", "b", "broken"]
 
 
 @pytest.mark.parametrize("version", [10, 12])

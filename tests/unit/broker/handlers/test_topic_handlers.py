@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker.cluster.cluster_topics import CreationWaits
 from broker.cluster.metadata_cache import ClusterImage, TopicState
 from broker.cluster.topic_plan import (
     MAX_REQUEST_PARTITIONS,
@@ -111,13 +112,12 @@ class Topics:
         self.planned: list[str] = []
         self.grown: list[str] = []
         self.partition_default = 1
-        self.deadlines: list[float] = []
-        self.refusals: dict[str, ErrorCode] = {}
+        self.waits: list[CreationWaits] = []
 
-    async def create(self, plan: TopicPlan, deletion_deadline_s: float) -> TopicId:
-        self.deadlines.append(deletion_deadline_s)
-        if plan.name in self.refusals:
-            raise ApiError(self.refusals[plan.name])
+    async def create(self, plan: TopicPlan, waits: CreationWaits) -> TopicId:
+        self.waits.append(waits)
+        if plan.name == "b":
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS)
         return ZERO_TOPIC_ID
 
     def partition_count(self, spec: TopicSpec) -> int:
@@ -189,16 +189,13 @@ async def codes_of(reply: Reply, results: str) -> dict[str, int]:
     return {each.name: each.error_code for each in getattr(reply.message, results)}
 
 
-async def test_topics_that_have_to_wait_wait_together_for_a_limited_time() -> None:
+async def test_the_topics_of_a_request_share_the_limits_of_their_waits() -> None:
     topics = Topics()
-    topics.refusals = {"b": ErrorCode.TOPIC_ALREADY_EXISTS, "c": ErrorCode.REQUEST_TIMED_OUT}
-    found = await codes_of(
-        creating(dict.fromkeys("abcde", 1), topics, validate_only=False), "topics"
-    )
-    late = ErrorCode.REQUEST_TIMED_OUT
-    assert found == {"a": 0, **topics.refusals, "d": late, "e": late}
-    assert len(topics.deadlines) == 3, "the last two would wait for the coordinator, too"
-    assert len(set(topics.deadlines)) == 1
+    wanted = dict.fromkeys("abc", 1)
+    found = await codes_of(creating(wanted, topics, validate_only=False), "topics")
+    assert found == {"a": 0, "b": ErrorCode.TOPIC_ALREADY_EXISTS, "c": 0}
+    assert len(topics.waits) == 3
+    assert len(set(topics.waits)) == 1
 
 
 MOST = MAX_REQUEST_PARTITIONS

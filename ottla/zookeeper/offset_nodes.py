@@ -164,6 +164,8 @@ class OffsetNodes:
             self.versions[slot] = version
             # An offset of our own may be replaced by a smaller one, as after a seek.
             if is_changed and held is not None and (held.value or 0) > chunk[slot]:
+                # The offset is not ours: with its version, the next commit would replace it.
+                del self.versions[slot]
                 log.warning(
                     "offset.moved_by_another group=%s partition=%s-%s ours=%d theirs=%d",
                     self._nodes.group,

@@ -277,14 +277,31 @@ def test_an_offset_that_another_client_moved_forward_stays() -> None:
         await member.claim(A)
         await member.offsets.commit({A: 5})
         await place.root.set_data(OFFSET, b"50")
-        assert await member.offsets.commit({A: 9}) == set()
-        assert (await place.root.get_data(OFFSET))[0] == b"50"
+        for ours in (9, 10):
+            assert await member.offsets.commit({A: ours}) == set()
+            assert (await place.root.get_data(OFFSET))[0] == b"50"
         await place.root.set_data(OFFSET, b"3")
         assert await member.offsets.commit({A: 9}) == set()
         assert (await place.root.get_data(OFFSET))[0] == b"9"
         await place.root.delete(OFFSET)
         assert await member.offsets.commit({A: 10}) == set()
         assert (await place.root.get_data(OFFSET))[0] == b"10"
+
+    run(story)
+
+
+def test_a_larger_offset_that_another_client_created_first_stays() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A)
+        for parent in ("/consumers/g/offsets", "/consumers/g/offsets/t"):
+            await place.root.create(parent)
+        await place.root.create(OFFSET, b"50")
+        for ours in (9, 10):
+            assert await member.offsets.commit({A: ours}) == set()
+            assert (await place.root.get_data(OFFSET))[0] == b"50"
+        assert await member.offsets.commit({A: 51}) == set()
+        assert (await place.root.get_data(OFFSET))[0] == b"51"
 
     run(story)
 

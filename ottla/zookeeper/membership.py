@@ -276,6 +276,13 @@ class Membership:
         view = await self.nodes.read_view(
             self._registration, self._strategy, exclude_internal=self._exclude_internal
         )
+        if self.consumer in view.malformed:
+            # Another tool has overwritten it. Registering again without a read of the application
+            # might go on without end.
+            raise ConfigurationError(
+                f"group {self.nodes.group}: the registration of {self.consumer!r} cannot be read."
+                " This consumer has left the group; the next read joins again."
+            )
         if self.consumer not in view.members:
             return Missing(session)
         self._view = view

@@ -214,9 +214,15 @@ class GroupNodes:
         raise ConfigurationError(f"{path} changes too often to register")
 
     async def unregister(self, consumer: str) -> None:
-        """Delete the registration, if there is one."""
-        with contextlib.suppress(NoNodeError):
-            await self.client.delete(consumer_nodes.member(self.group, consumer))
+        """Delete the registration, if the client's session has one: another member may have the id.
+
+        Raises:
+            OperationError: the outcome is unknown.
+        """
+        path = consumer_nodes.member(self.group, consumer)
+        stat = await self.client.exists(path)
+        if stat is not None and stat.ephemeral_owner == self.client.session_id:
+            await gathered([self.client.delete(path)])
 
     async def create_parents(self, path: str, leaf_data: bytes | None = None) -> None:
         """Create the missing nodes above `path`; nodes in the group get `leaf_data`."""

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from clusterstate.znodes.consumer_nodes import is_group_name
-from ottla.client.argument import require_flag, require_whole
+from ottla.client.argument import MAX_INT32, require_flag, require_whole
 from ottla.client.client_config import ResetPolicy
 from ottla.client.errors import ConfigurationError
 from ottla.zookeeper.assignment import Strategy
-from ottla.zookeeper.registration import Layout
+from ottla.zookeeper.registration import MAX_STREAMS, Layout
 
 ResetWord = Literal["smallest", "largest", "earliest", "latest", "none"]
 OffsetPlace = Literal["znodes", "kafka", "both"]
@@ -87,15 +87,17 @@ def member_settings(
             f"auto_offset_reset must be one of {', '.join(_RESETS)}, got {auto_offset_reset!r}"
         )
     backoff_ms = _BACKOFF_MS[chosen] if rebalance_backoff_ms is None else rebalance_backoff_ms
-    interval_ms = auto_commit_interval_ms or _COMMIT_INTERVAL_MS[chosen]
-    for name, value, low in (
-        ("streams", streams, 1),
-        ("auto_commit_interval_ms", interval_ms, 1),
-        ("rebalance_max_retries", rebalance_max_retries, 1),
-        ("rebalance_backoff_ms", backoff_ms, 0),
-        ("session_timeout_ms", session_timeout_ms, 1),
+    interval_ms = auto_commit_interval_ms
+    if interval_ms is None:
+        interval_ms = _COMMIT_INTERVAL_MS[chosen]
+    for name, value, low, high in (
+        ("streams", streams, 1, MAX_STREAMS),
+        ("auto_commit_interval_ms", interval_ms, 1, MAX_INT32),
+        ("rebalance_max_retries", rebalance_max_retries, 1, MAX_INT32),
+        ("rebalance_backoff_ms", backoff_ms, 0, MAX_INT32),
+        ("session_timeout_ms", session_timeout_ms, 1, MAX_INT32),
     ):
-        require_whole(name, value, low)
+        require_whole(name, value, low, high)
     require_flag("enable_auto_commit", enable_auto_commit)
     if rebalance_max_retries * backoff_ms <= session_timeout_ms and backoff_ms:
         raise ConfigurationError(

@@ -854,6 +854,54 @@ def test_a_group_that_cannot_be_read_with_certainty_is_left() -> None:
     run(story)
 
 
+def test_a_member_whose_registration_was_overwritten_leaves_and_the_next_read_joins_again() -> None:
+    async def story(place: Place) -> None:
+        holder = Holder()
+        membership = await joined(place, holder, "c", 1_000)
+        # Virtual time for the claim.
+        await asyncio.sleep(1)
+        assert sorted(membership.machine.held) == [A, B]
+        await place.root.set_data("/consumers/g/ids/c", b"{}")
+        await place.root.set_data("/brokers/topics/t", topic(1))
+        # Virtual time in which a member might register again and again.
+        await asyncio.sleep(5)
+        assert [type(each) for each in holder.errors] == [ConfigurationError]
+        assert "registration of 'c' cannot be read" in str(holder.errors[0])
+        assert membership.machine.phase is Phase.GIVEN_UP
+        assert await place.root.get_children("/consumers/g/ids") == []
+        assert await place.root.exists(OWNER) is None
+        membership.feed(rebalance_events.Resumed())
+        # Virtual time for the next attempt.
+        await asyncio.sleep(1)
+        assert list(membership.machine.held) == [A]
+        assert len(holder.errors) == 1
+        await membership.stop(place.loop.time() + 10)
+
+    run(story)
+
+
+def test_a_member_that_gives_up_leaves_the_registration_of_another_with_its_id() -> None:
+    async def story(place: Place) -> None:
+        first = await joined(place, Holder(), "c", 1_000)
+        # Virtual time for the claim.
+        await asyncio.sleep(1)
+        holder = Holder()
+        second = await joined(place, holder, "c", 1_000)
+        # Virtual time for the end of its patience, which is two session timeouts.
+        await asyncio.sleep(8)
+        assert "another member 'c'" in str(holder.errors)
+        assert second.machine.phase is Phase.GIVEN_UP
+        assert await place.root.get_children("/consumers/g/ids") == ["c"]
+        assert first.rebalance_count == 1
+        _, stat = await place.root.get_data("/consumers/g/ids/c")
+        assert stat.ephemeral_owner == first.machine.session
+        assert stat.czxid < (await place.root.get_data(OWNER))[1].czxid
+        await first.stop(place.loop.time() + 10)
+        await second.stop(place.loop.time() + 10)
+
+    run(story)
+
+
 def test_a_deleted_group_has_no_members() -> None:
     async def story(place: Place) -> None:
         member = await place.member("c")

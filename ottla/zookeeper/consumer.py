@@ -387,6 +387,7 @@ class ZooKeeperConsumer:
         """Commit `offsets`, or by default the position after every record handed over so far.
 
         Raises:
+            NotInGroupError: the consumer has no subscription.
             CommitFailedError: a partition is not, or no longer, this member's.
             ValueError: an offset is negative.
             OttlaError: the coordinator cannot be reached, or refuses.
@@ -401,6 +402,7 @@ class ZooKeeperConsumer:
         """Return the offset of the group per partition; None where there is none.
 
         Raises:
+            NotInGroupError: the consumer has no subscription.
             OttlaError: the coordinator cannot be reached, or refuses.
         """
         self._started()

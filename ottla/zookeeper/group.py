@@ -13,6 +13,7 @@ from ottla.client.consumer.reading import Reading
 from ottla.client.errors import (
     CommitFailedError,
     ConnectionLostError,
+    NotInGroupError,
     OttlaError,
     RebalanceFailedError,
 )
@@ -48,7 +49,7 @@ class GroupSide:
         self._naming = naming
         self._interval_ms = auto_commit_interval_ms
         self._patience_s = release_patience_ms / 1000
-        self._store: OffsetStore
+        self._store: OffsetStore | None = None
         self._membership: Membership | None = None
         self._wake: Callable[[], None] = _ignore
         self._committed: dict[TopicPartition, int] = {}
@@ -101,10 +102,12 @@ class GroupSide:
         """Return the offsets of the group; None where there is none.
 
         Raises:
+            NotInGroupError: the consumer has no subscription.
             OttlaError: the store cannot be reached, or refuses.
         """
+        store = self._offset_store()
         try:
-            return await self._store.read(list(partitions))
+            return await store.read(list(partitions))
         except OttlaError:
             raise
         except Exception as error:
@@ -115,6 +118,7 @@ class GroupSide:
         """Commit `offsets` of partitions that this member owns.
 
         Raises:
+            NotInGroupError: the consumer has no subscription.
             CommitFailedError: a partition is not, or no longer, this member's.
             OttlaError: the store cannot be reached, or refuses.
         """
@@ -143,10 +147,11 @@ class GroupSide:
                 log.warning("commit.failed group=%s error=%s", self._group, error)
 
     async def _write(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        store = self._offset_store()
         if len(self._reading.held(offsets)) < len(offsets):
             raise CommitFailedError(self._group)
         try:
-            await self._store.write(offsets)
+            await store.write(offsets)
         except OttlaError:
             raise
         except Exception as error:
@@ -254,6 +259,11 @@ class GroupSide:
         except OttlaError as error:
             log.warning("group.start_failed group=%s error=%s", self._group, error)
             return {}
+
+    def _offset_store(self) -> OffsetStore:
+        if self._store is None:
+            raise NotInGroupError(f"the consumer is in no group yet: subscribe to join {self._group}")
+        return self._store
 
     def _partitions(self, slots: frozenset[Slot]) -> list[TopicPartition]:
         named = (self._naming.partition(slot) for slot in sorted(slots))

@@ -10,7 +10,12 @@ from coordination.errors import ConnectionLossError
 from kafkawire.ids import Offset, TopicPartition
 from ottla.client.consumer.group.read_gate import ReadGate
 from ottla.client.consumer.group.rebalance_listener import RebalanceListener
-from ottla.client.errors import CommitFailedError, ConnectionLostError, RebalanceFailedError
+from ottla.client.errors import (
+    CommitFailedError,
+    ConnectionLostError,
+    NotInGroupError,
+    RebalanceFailedError,
+)
 from ottla.client.offset import CommittedOffset
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.group import GroupSide
@@ -98,6 +103,7 @@ def make(
     interval_ms: int | None = 3_600_000,
     patience_ms: int = 50,
     naming: Naming | None = None,
+    begins: bool = True,
 ) -> SimpleNamespace:
     history: list[object] = []
     reading, store = FakeReading(history), FakeStore(history)
@@ -110,7 +116,8 @@ def make(
         auto_commit_interval_ms=interval_ms,
         release_patience_ms=patience_ms,
     )
-    group.begin(store, lambda: history.append("wake"))
+    if begins:
+        group.begin(store, lambda: history.append("wake"))
     return SimpleNamespace(group=group, reading=reading, store=store, gate=gate, history=history)
 
 
@@ -299,6 +306,16 @@ async def test_a_callback_may_commit_and_if_it_raises_the_next_read_does() -> No
     assert "wake" in place.history
     place.group.on_raised()
     assert vars(place.group)["error"] is None
+    await place.group.stop(0)
+
+
+async def test_offsets_before_the_subscription_are_refused() -> None:
+    place = make(begins=False)
+    with pytest.raises(NotInGroupError, match="subscribe to join g"):
+        await place.group.committed([A])
+    for offsets in ({}, {A: at(1)}):
+        with pytest.raises(NotInGroupError, match="subscribe to join g"):
+            await place.group.commit(offsets)
     await place.group.stop(0)
 
 

@@ -30,6 +30,8 @@ class TopicTargets:
         self._layout = layout
         self._live = live
         self._known: dict[str, list[Target]] = {}
+        # One callback per topic: each further one would stay at every node that does not change.
+        self._watches: dict[str, Callable[[WatchEvent], None]] = {}
         # Several topics may be read at once: each compares this number, which nobody resets.
         self._change_count = 0
         self._changed = asyncio.Event()
@@ -69,11 +71,15 @@ class TopicTargets:
         except TimeoutError:
             return []
 
-    async def _read(self, topic: str) -> list[Target]:
+    def _watch(self, topic: str) -> Callable[[WatchEvent], None]:
         def on_event(_event: WatchEvent) -> None:
             self._known.pop(topic, None)
             self._on_change()
 
+        return self._watches.setdefault(topic, on_event)
+
+    async def _read(self, topic: str) -> list[Target]:
+        on_event = self._watch(topic)
         path = paths.topic(topic)
         try:
             if self._layout is Layout.JAFKA:

@@ -58,3 +58,16 @@ async def test_a_change_during_a_read_is_seen_although_another_topic_is_read(
     # Without a partition the topic is read again, instead of being awaited in vain.
     assert await first == [Target(1, "1-0")]
     assert await targets.targets("a") == [Target(1, f"1-{index}") for index in range(after)]
+
+
+async def test_every_read_of_a_topic_arms_the_same_callback() -> None:
+    client = FakeClient()
+    client.may_reply.set()
+    targets = TopicTargets(client, Layout.JAFKA, lambda: [1])  # type: ignore[arg-type]
+    for _ in range(3):
+        assert await targets.targets("a") == [Target(1, "1-0")]
+        targets.forget()
+    await targets.targets("b")
+    assert len(client.watches["a"]) == 3
+    assert len({*client.watches["a"]}) == 1
+    assert {*client.watches["a"]}.isdisjoint(client.watches["b"])

@@ -5,6 +5,7 @@ Any other damage stops the start, with the file, the offset and the remedy. One 
 deliberate truncation, `--truncate-at FILE:OFFSET`, which runs only on an operator's request.
 """
 
+import itertools
 import os
 import shutil
 from pathlib import Path
@@ -176,7 +177,8 @@ def _damage(path: Path, offset: int, reason: str) -> CorruptDataError:
 def truncate_at(data_dir: DataDir, place: str) -> list[Path]:
     """Truncate the log at FILE:OFFSET, as printed by a failed start; return the files set aside.
 
-    Copies of the discarded data stay beside the log, as `*.discarded`.
+    Copies of the discarded data stay beside the log, as `*.discarded`; later ones of a segment as
+    `*.discarded.1` and so on.
 
     Raises:
         DataError: `place` is not a position in the log, or a snapshot is being made of it.
@@ -193,7 +195,7 @@ def _truncate_at(data_dir: DataDir, place: str) -> list[Path]:
     offset = max(int(number), wal.HEADER_BYTES)
     later = [found for _, found in segments_of(data_dir.path) if found > path]
     aside = [_set_aside(found) for found in later]
-    copy = path.with_suffix(".log.discarded")
+    copy = _unused_name(path)
     shutil.copy2(path, copy)
     with copy.open("r+b") as file:
         os.fsync(file.fileno())
@@ -212,4 +214,11 @@ def _truncate_at(data_dir: DataDir, place: str) -> list[Path]:
 
 
 def _set_aside(path: Path) -> Path:
-    return path.rename(path.with_suffix(".log.discarded"))
+    return path.rename(_unused_name(path))
+
+
+def _unused_name(path: Path) -> Path:
+    """Return a name for the discarded data of a segment that no earlier truncation has used."""
+    first = path.with_suffix(".log.discarded")
+    later = (first.with_name(f"{first.name}.{number}") for number in itertools.count(1))
+    return next(each for each in itertools.chain([first], later) if not each.exists())

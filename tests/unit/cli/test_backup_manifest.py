@@ -133,6 +133,7 @@ def test_the_changing_indexes_of_a_log_in_use_stay_out() -> None:
 
 def test_a_coordinator_has_other_files() -> None:
     names = ["store", "lock", "wal-1.log", "snap-1.msgpack", "snap-2.msgpack.tmp", "notes"]
+    names += ["wal-1.log.discarded", "wal-1.log.discarded.1"]
     assert is_coordinator(names)
     assert not is_coordinator(["1.log"])
     assert chosen_files(names, is_in_use=True) == ["snap-1.msgpack", "store", "wal-1.log"]

@@ -335,6 +335,28 @@ def test_a_repair_keeps_the_discarded_data_aside(tmp_path: Path) -> None:
     store.stop()
 
 
+def test_a_second_repair_keeps_the_data_that_the_first_one_discarded(tmp_path: Path) -> None:
+    store = Store(tmp_path / "d")
+    store.append()
+    store.writer.roll()
+    store.append()
+    store.crash()
+    (_, first), (_, later) = segments_of(store.path)
+    history = []
+    directory = DataDir(store.path)
+    for content in (b"1", b"2", b"3"):
+        # In place of a segment that a start after the last repair has written.
+        later.write_bytes(content)
+        history.append([first.read_bytes(), content])
+        for kept, aside in zip(history[-1], truncate_at(directory, f"{first.name}:40"), strict=True):
+            assert aside.read_bytes() == kept
+        assert segments_of(store.path) == [(1, first)]
+    directory.close()
+    for number, suffix in enumerate(("", ".1", ".2")):
+        kept_files = [each.with_name(f"{each.name}.discarded{suffix}") for each in (first, later)]
+        assert [each.read_bytes() for each in kept_files] == history[number]
+
+
 def test_a_log_is_not_truncated_while_the_snapshot_of_a_dead_coordinator_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,7 +136,7 @@ def _srvr(server: ReportedServer) -> str:
 
 
 def _stat(server: ReportedServer) -> str:
-    clients = "".join(f" {_connection_line(each)}\n" for each in server.connections)
+    clients = "".join(f" {_connection_counts(each)})\n" for each in server.connections)
     return f"Zookeeper version: {_version()}\nClients:\n{clients}\n{_statistics(server)}"
 
 
@@ -157,12 +157,16 @@ def _statistics(server: ReportedServer) -> str:
     )
 
 
-def _connection_line(connection: ReportedConnection) -> str:
+def _connection_counts(connection: ReportedConnection) -> str:
     return (
         f"/{connection.peer_name}[1](queued={connection.held_count},"
-        f"recved={connection.received_count},sent={connection.sent_count},"
-        f"sid={connection.session_id:#x},lop={connection.last_op})"
+        f"recved={connection.received_count},sent={connection.sent_count}"
     )
+
+
+def _connection_line(connection: ReportedConnection) -> str:
+    counts = _connection_counts(connection)
+    return f"{counts},sid={connection.session_id:#x},lop={connection.last_op})"
 
 
 def _cons(server: ReportedServer) -> str:

@@ -25,7 +25,7 @@ from coordination.server.coordinator_config import (
 from coordination.server.coordinator_log import set_up_logging
 from coordination.server.disk.data_dir import DataDir
 from coordination.server.disk.state_recovery import recover, truncate_at
-from coordination.server.disk.zookeeper_export import export_zookeeper
+from coordination.server.disk.zookeeper_export import export_zookeeper, ttl_warning
 from trust.jaas import DIGEST_MODULE, JaasError, parse_login_file
 
 EXIT_OK: Final = 0
@@ -219,6 +219,8 @@ def _export(directory: Path, target: Path) -> int:
     try:
         state = recover(data_dir.path, data_dir.identity).state
         _say(f"written: {export_zookeeper(state, target)}")
+        if (warning := ttl_warning(state)) is not None:
+            _warn(warning)
     finally:
         data_dir.close()
     return EXIT_OK
@@ -229,8 +231,12 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _complain(text: str, code: int) -> int:
+def _warn(text: str) -> None:
     sys.stderr.write(f"ottla coordinator: {text}\n")
+
+
+def _complain(text: str, code: int) -> int:
+    _warn(text)
     return code
 
 

@@ -47,6 +47,22 @@ def export_zookeeper(state: State, directory: Path) -> Path:
     return path
 
 
+def ttl_warning(state: State) -> str | None:
+    """Return what an operator must do to keep the TTL nodes of an export; None without TTL nodes.
+
+    By default ZooKeeper takes the owner of a TTL node for a session that has ended, and deletes the
+    node. It always knows containers by their owner.
+
+    Source: ZooKeeper `EphemeralType.get`.
+    """
+    if not state.tree.ttls:
+        return None
+    return (
+        f"the export has TTL nodes ({len(state.tree.ttls)}): start every member of the ensemble "
+        "with -Dzookeeper.extendedTypesEnabled=true, or it deletes them at its first start."
+    )
+
+
 def _sealed(state: State) -> Iterator[bytes]:
     """Yield the sections, each followed by a checksum of all bytes before it and a "/"."""
     checksum = zlib.adler32(b"")

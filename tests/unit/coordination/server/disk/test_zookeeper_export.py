@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+import coordination.__main__
 from coordination.errors import DataError
 from coordination.protocol.messages import OPEN_ACL
+from coordination.server.disk import state_snapshot
+from coordination.server.disk.data_dir import DataDir, snapshot_path
 from coordination.server.disk.zookeeper_export import export_zookeeper
 from coordination.server.state.tree import Node, State
+from coordination.server.state.txns import CONTAINER_OWNER, ttl_owner
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "zookeeper_frames.json").read_text())
 NATIVE = GOLDEN["native_snapshot_accepted_by_3.8.0"]
@@ -76,3 +80,30 @@ def test_an_export_to_a_used_directory_is_refused(tmp_path: Path) -> None:
     export_zookeeper(State(), tmp_path)
     with pytest.raises(DataError, match="not empty"):
         export_zookeeper(State(), tmp_path)
+
+
+@pytest.mark.parametrize("ttl_count", [0, 2])
+def test_the_command_names_the_property_without_which_an_ensemble_deletes_ttl_nodes(
+    ttl_count: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(coordination.__main__, "set_up_logging", lambda: None)
+    state = captured_state()
+    state.tree.restore("/box", node(b"", 19, owner=CONTAINER_OWNER))
+    for number in range(ttl_count):
+        state.tree.restore(f"/ttl-{number}", node(b"", 20, owner=ttl_owner(1_000)))
+    source = DataDir(tmp_path / "ours")
+    identity = source.identity
+    state_snapshot.write(snapshot_path(source.path, state.zxid), state, identity.store_id, 0)
+    source.close()
+    options = [f"--data-dir={source.path}", f"--export-zookeeper={tmp_path / 'theirs'}"]
+    assert coordination.__main__.main(options) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("written: ")
+    expected = (
+        "ottla coordinator: the export has TTL nodes (2): start every member of the ensemble with "
+        "-Dzookeeper.extendedTypesEnabled=true, or it deletes them at its first start.\n"
+    )
+    assert printed.err == (expected if ttl_count else "")

@@ -11,7 +11,7 @@ from coordination.client import Client
 from coordination.errors import OperationError
 from kafkawire.ids import TopicPartition
 from ottla.cli.command_config import cluster_access
-from ottla.cli.failure import EXIT_USAGE, CommandError, run_client, usage_error
+from ottla.cli.failure import EXIT_USAGE, CommandError, complain, run_client, usage_error
 from ottla.cli.log_positions import group_offsets_at
 from ottla.cli.start_point import ResetPoint
 from ottla.cli.terminal import Cell
@@ -21,7 +21,7 @@ from ottla.client.admin_model import OffsetSpec
 from ottla.client.security import SecurityOptions
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.broker_addresses import BrokerAddresses
-from ottla.zookeeper.group_admin import GroupAdmin, OldGroup
+from ottla.zookeeper.group_admin import GroupAdmin, OldGroup, parse_offsets
 from ottla.zookeeper.login import load_login
 from ottla.zookeeper.refusal import reason_of
 from ottla.zookeeper.registration import Layout, consumer_of
@@ -228,6 +228,20 @@ async def reset_old(
     if not is_dry_run:
         await groups.admin.set_offsets(name, offsets)
     return offsets
+
+
+async def import_old(groups: Groups, lines: Sequence[str]) -> dict[str, int]:
+    """Set offsets as `GroupAdmin.import_offsets`, and warn of topics that do not exist yet."""
+    wanted = parse_offsets(lines, groups.layout).values()
+    # Before the import: the offsets of a topic that is created meanwhile may be older than it.
+    missing = await groups.admin.missing_topics({slot.topic for each in wanted for slot in each})
+    counts = await groups.admin.import_offsets(lines)
+    if missing:
+        complain(
+            f"{len(missing)} of the topics do not exist yet, such as {missing[0]}: members drop "
+            "these offsets once the topics exist, so create the topics and import again."
+        )
+    return counts
 
 
 async def migrate(

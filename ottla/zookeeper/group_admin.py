@@ -102,7 +102,7 @@ class GroupAdmin:
             await self._delete_below(f"{parent}/{topic}")
 
     async def set_offsets(self, group: str, offsets: Mapping[Slot, int]) -> None:
-        """Write the offsets of a group, which need not exist yet.
+        """Write the offsets of a group, which need not exist yet; see `missing_topics`.
 
         Raises:
             LiveGroupError: the group has members.
@@ -139,7 +139,7 @@ class GroupAdmin:
     async def import_offsets(self, lines: Iterable[str]) -> dict[str, int]:
         """Write the offsets of a file up to its first empty line; return the number per group.
 
-        Every line is checked before the first write.
+        Every line is checked before the first write. See `missing_topics`.
 
         Raises:
             ConfigurationError: a line is not of the form that `export_offsets` returns.
@@ -151,6 +151,16 @@ class GroupAdmin:
         for group, offsets in wanted.items():
             await self.set_offsets(group, offsets)
         return {group: len(offsets) for group, offsets in wanted.items()}
+
+    async def missing_topics(self, topics: Collection[str]) -> list[str]:
+        """Return the topics that do not exist, so that the first claim drops offsets of theirs.
+
+        An offset that is older than its topic counts as one of a former topic of that name, but not
+        in the layout of Jafka, whose nodes say nothing about a topic's age.
+        """
+        if self._layout is Layout.JAFKA:
+            return []
+        return sorted(set(topics) - set(await self._children(paths.TOPICS)))
 
     async def verify(self, group: str, *, exclude_internal: bool = True) -> list[str]:
         """Return a sentence per fault of a group at rest; none if each partition has its owner.

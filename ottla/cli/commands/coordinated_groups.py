@@ -85,20 +85,20 @@ def import_offsets(
 ) -> None:
     """Set the offsets of groups from a file.
 
-    As Kafka's ImportZkOffsets does, but only for groups without members.
+    As Kafka's ImportZkOffsets does, but only for groups without members. Create the topics first.
 
     \b
     Example:
       ottla groups import-offsets offsets.txt --coordinator 127.0.0.1:2181
     """
-    from ottla.cli.old_groups import groups_access, run_groups
+    from ottla.cli.old_groups import groups_access, import_old, run_groups
 
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
         raise CommandError(f"{file} is not text in UTF-8.") from None
     access = groups_access(coordinator, layout, None, None)
-    counts = run_groups(access, lambda groups: groups.admin.import_offsets(lines))
+    counts = run_groups(access, lambda groups: import_old(groups, lines))
     for name, count in sorted(counts.items()):
         print_line(f"{name}: {count} offsets")
 

@@ -11,6 +11,7 @@ from clusterstate.znodes.topic import TopicAssignment
 from coordination.client import Client, SessionState
 from coordination.errors import MultiError, OperationError
 from kafkawire.ids import BrokerId
+from ottla.cli.old_groups import Groups, import_old
 from ottla.client.errors import ConfigurationError, OttlaError
 from ottla.zookeeper import rebalance_events
 from ottla.zookeeper.assignment import Slot, Strategy
@@ -22,6 +23,7 @@ from ottla.zookeeper.nodes import GroupNodes
 from ottla.zookeeper.offset_nodes import OffsetNodes
 from ottla.zookeeper.rebalance import Phase, Rebalance
 from ottla.zookeeper.registration import Layout, Pattern, Registration
+from ottla.zookeeper.view import GroupView
 from tests.simulation.coordination.test_cluster import ADDRESS, World
 from tests.simulation.coordination.virtual_loop import VirtualLoop
 
@@ -416,7 +418,7 @@ def test_the_offset_of_a_former_topic_is_ignored_and_removed_by_the_claim() -> N
     run(story)
 
 
-async def view_of(member: Member, registration: Registration, **options: object) -> object:
+async def view_of(member: Member, registration: Registration, **options: object) -> GroupView:
     return await member.nodes.read_view(
         registration,
         options.get("strategy", Strategy.RANGE),  # type: ignore[arg-type]
@@ -431,8 +433,7 @@ def test_every_change_that_matters_is_watched() -> None:
 
         async def changes(registration: Registration) -> int:
             place.changes = 0
-            view = await view_of(member, registration)
-            assert view
+            assert (await view_of(member, registration)).members
             await asyncio.sleep(0.1)
             return place.changes
 
@@ -538,6 +539,36 @@ def test_groups_are_listed_changed_exported_and_deleted() -> None:
             await admin.set_offsets("g", {Slot("t", "0-0"): 1})
         with pytest.raises(ConfigurationError, match="not the name of a group"):
             await admin.describe("../brokers")
+
+    run(story)
+
+
+def test_an_import_warns_of_topics_whose_creation_would_drop_the_offsets(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    late = "/consumers/g/offsets/late/0:7"
+
+    async def story(place: Place) -> None:
+        groups = Groups(GroupAdmin(place.root), place.root, Layout.KAFKA, {})
+        assert await import_old(groups, [f"{OFFSET}:7"]) == {"g": 1}
+        assert "do not exist" not in capsys.readouterr().err
+        assert await import_old(groups, [f"{OFFSET}:7", late]) == {"g": 2}
+        warning = "1 of the topics do not exist yet, such as late: members drop these offsets"
+        assert warning in capsys.readouterr().err
+        await place.root.create("/brokers/topics/late", topic(1))
+        member = await place.member("c")
+        slot = Slot("late", "0")
+        for expected in (None, 7):
+            view = await view_of(member, Registration({"late": 1}))
+            member.offsets.created = view.created
+            node = (await member.offsets.read([slot]))[slot]
+            assert node is not None
+            assert node.value == expected
+            assert await import_old(groups, [late]) == {"g": 1}
+        assert "do not exist" not in capsys.readouterr().err
+        jafka = Groups(GroupAdmin(place.root, Layout.JAFKA), place.root, Layout.JAFKA, {})
+        await import_old(jafka, ["/consumers/g/offsets/later/0-0:7"])
+        assert "do not exist" not in capsys.readouterr().err
 
     run(story)
 

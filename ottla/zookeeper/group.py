@@ -262,7 +262,9 @@ class GroupSide:
 
     def _offset_store(self) -> OffsetStore:
         if self._store is None:
-            raise NotInGroupError(f"the consumer is in no group yet: subscribe to join {self._group}")
+            raise NotInGroupError(
+                f"the consumer is in no group yet: subscribe to join {self._group}"
+            )
         return self._store
 
     def _partitions(self, slots: frozenset[Slot]) -> list[TopicPartition]:

@@ -277,8 +277,8 @@ class Membership:
             self._registration, self._strategy, exclude_internal=self._exclude_internal
         )
         if self.consumer in view.malformed:
-            # Another tool has overwritten it. Registering again without a read of the application
-            # might go on without end.
+            # Another tool has overwritten it, and may do so again after each registration: only a
+            # read of the application registers again.
             raise ConfigurationError(
                 f"group {self.nodes.group}: the registration of {self.consumer!r} cannot be read."
                 " This consumer has left the group; the next read joins again."

@@ -48,7 +48,7 @@ def export_zookeeper(state: State, directory: Path) -> Path:
 
 
 def ttl_warning(state: State) -> str | None:
-    """Return what an operator must do to keep the TTL nodes of an export; None without TTL nodes.
+    """Return the setting without which an ensemble deletes TTL nodes; None if there are none.
 
     By default ZooKeeper takes the owner of a TTL node for a session that has ended, and deletes the
     node. It always knows containers by their owner.

@@ -348,7 +348,9 @@ def test_a_second_repair_keeps_the_data_that_the_first_one_discarded(tmp_path: P
         # In place of a segment that a start after the last repair has written.
         later.write_bytes(content)
         history.append([first.read_bytes(), content])
-        for kept, aside in zip(history[-1], truncate_at(directory, f"{first.name}:40"), strict=True):
+        for kept, aside in zip(
+            history[-1], truncate_at(directory, f"{first.name}:40"), strict=True
+        ):
             assert aside.read_bytes() == kept
         assert segments_of(store.path) == [(1, first)]
     directory.close()

@@ -161,7 +161,7 @@ class Api:
 _ROWS: Final = (
     # Versions 0-2 of Produce are refused by the handler, but librdkafka stops compressing when
     # they are not advertised (KAFKA-18659).
-    Api(ApiKey.PRODUCE, "Produce", "produce", advertised=(0, 10)),
+    Api(ApiKey.PRODUCE, "Produce", "produce", advertised=(0, 11)),
     # From version 13 on, Fetch uses topic ids instead of names.
     Api(ApiKey.FETCH, "Fetch", "fetch", advertised=(4, 17)),
     Api(ApiKey.LIST_OFFSETS, "ListOffsets", "list_offsets", advertised=(0, 9)),

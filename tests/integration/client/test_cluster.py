@@ -195,7 +195,7 @@ async def test_an_older_broker_gets_a_second_request_in_its_own_version(
 ) -> None:
     cluster.versions[ApiKey.API_VERSIONS] = (0, newest)
     connection = await connect(cluster)
-    assert connection.choose_version(ApiKey.PRODUCE) == 10
+    assert connection.choose_version(ApiKey.PRODUCE) == 11
     await connection.close()
 
 

@@ -8,7 +8,7 @@ from kafkawire.schema import flexible_from, versions_of
 
 # Versions that all current clients support.
 FIRST_ADVERTISED = {
-    ApiKey.PRODUCE: (0, 10),
+    ApiKey.PRODUCE: (0, 11),
     ApiKey.FETCH: (4, 17),
     ApiKey.LIST_OFFSETS: (0, 9),
     ApiKey.METADATA: (0, 12),

@@ -14,7 +14,7 @@ from broker.network.request import Request
 from broker.network.request_tasks import RequestTasks
 from broker.transactions.verification import Asked, Codes
 from clusterstate.leader_and_isr import LeaderAndIsr
-from kafkawire.apis import ApiKey
+from kafkawire.apis import APIS, ApiKey
 from kafkawire.compression import Codec
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -192,6 +192,8 @@ def test_only_new_versions_get_the_code_to_abort() -> None:
     abortable = ErrorCode.TRANSACTION_ABORTABLE
     assert produce_error(abortable, 10) is ErrorCode.INVALID_TXN_STATE
     assert produce_error(abortable, 11) is abortable
+    _, newest = APIS[ApiKey.PRODUCE].advertised or (0, 0)
+    assert produce_error(abortable, newest) is abortable, "producers can speak such a version"
 
 
 async def test_answer_that_comes_after_the_end_of_the_transaction_does_not_count(

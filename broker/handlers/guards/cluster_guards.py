@@ -6,8 +6,11 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Final
 
-from broker.handlers.guards.guard import Maker, of_cluster
+from broker.handlers.guards.guard import Guard, Maker, of_cluster
+from broker.handlers.handler_table import Parts
+from broker.network.reply import Reply
 from broker.network.request import Request
+from broker.network.router import Handler
 from broker.replication.control_orders import (
     replica_stops,
     role_changes,
@@ -164,15 +167,32 @@ def alter_quotas(_request: Request, message: AlterClientQuotasRequest) -> AlterC
     return AlterClientQuotasResponse(entries=entries)
 
 
-def alter_users(
-    _request: Request, message: AlterUserScramCredentialsRequest
+def alter_users(parts: Parts, guard: Guard, handle: Handler) -> Handler:
+    """Require ALTER on the cluster from the clients of the controller.
+
+    Any other broker refuses before it checks rights, as in Kafka, so that clients look for the
+    controller. It does not call the handler, because it may become the controller before that runs.
+    """
+
+    def guarded(request: Request, message: AlterUserScramCredentialsRequest) -> Reply:
+        if not parts.controller.is_active:
+            return Reply(refused_users(message, ErrorCode.NOT_CONTROLLER))
+        if guard.allows_on_cluster(request, Operation.ALTER):
+            return handle(request, message)
+        return Reply(refused_users(message, DENIED))
+
+    return guarded
+
+
+def refused_users(
+    message: AlterUserScramCredentialsRequest, code: ErrorCode
 ) -> AlterUserScramCredentialsResponse:
-    """Return the denial of changed credentials, for each user."""
+    """Return the refusal of changed credentials, for each user."""
     names = [each.name for each in message.deletions]
     names += [each.name for each in message.upsertions]
     return AlterUserScramCredentialsResponse(
         results=[
-            AlterUserScramCredentialsResult(user=name, error_code=DENIED, error_message=TEXT)
+            AlterUserScramCredentialsResult(user=name, error_code=code, error_message=code.text)
             for name in dict.fromkeys(names)
         ]
     )
@@ -234,7 +254,7 @@ GUARDS: Final[dict[ApiKey, Maker]] = {
             error_code=DENIED, error_message=TEXT
         ),
     ),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: of_cluster(Operation.ALTER, alter_users),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: alter_users,
     ApiKey.DESCRIBE_ACLS: of_cluster(Operation.DESCRIBE, describe_acls),
     ApiKey.CREATE_ACLS: of_cluster(Operation.ALTER, create_acls),
     ApiKey.DELETE_ACLS: of_cluster(Operation.ALTER, delete_acls),

@@ -266,13 +266,22 @@ class LocalLog:
             self.restart_at(offset)
             return
         # The newest first, so that a crash in between leaves no gap.
-        for segment in self.segments.above(offset)[::-1]:
-            self._delete(segment)
-            self.segments.remove(segment)
-            self._active = self.segments.last
-            self._end_at(segment.base_offset)
+        self._delete_newest(self.segments.above(offset)[::-1])
         self._end_at(self._active.truncate_to(offset))
         self.reload_producers()
+
+    def _delete_newest(self, segments: Sequence[Segment]) -> None:
+        """Delete the newest segments, newest first; if one fails, the log ends behind it."""
+        count = 0
+        try:
+            for segment in segments:
+                self._delete(segment)
+                count += 1
+        finally:
+            if count:
+                self.segments.drop_newest(count)
+                self._active = self.segments.last
+                self._end_at(segments[count - 1].base_offset)
 
     def restart_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
@@ -335,14 +344,21 @@ class LocalLog:
             if segment is not self._active:
                 segment.release()
 
-    def delete_below(self, offset: Offset) -> None:
-        """Delete the segments that lie entirely below `offset`, never the active one."""
-        below = self.segments.below(offset)
+    def delete_below(self, offset: Offset, max_segments: int | None = None) -> None:
+        """Delete the segments that lie entirely below `offset`, never the active one.
+
+        `max_segments` limits the number; the oldest go first.
+        """
+        below = self.segments.below(offset)[:max_segments]
         if below:
             self.cancel_swap()
-        for segment in below:
-            self._delete(segment)
-            self.segments.remove(segment)
+        count = 0
+        try:
+            for segment in below:
+                self._delete(segment)
+                count += 1
+        finally:
+            self.segments.drop_oldest(count)
 
     def delete_oldest(self, count: int, now_ms: int) -> Offset:
         """Delete the `count` oldest segments, perhaps the active one; return the new first offset.

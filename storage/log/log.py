@@ -44,6 +44,8 @@ __all__ = ["AppendInfo", "FileRegion", "Log", "TimestampOffset"]
 log = structlog.get_logger(__name__)
 
 NO_APPEND_TIME: Final = -1
+DELETED_AT_ONCE: Final = 16
+"""Segments that a rise of the log start deletes; retention, which runs in turns, does the rest."""
 # Looked up once: access to an enum member runs Python code.
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
@@ -409,7 +411,7 @@ class Log:
     def max_timestamp(self) -> TimestampOffset | None:
         """Return the first record with the largest timestamp, or None if the log has none."""
         with self.upkeep.io():
-            return time_search.latest(self._local.segments)
+            return time_search.latest(self._local.segments.from_offset(self.log_start_offset))
 
     def end_offset_for(self, leader_epoch: int) -> tuple[LeaderEpoch, Offset]:
         """Return the largest known epoch up to `leader_epoch` and its end (see `LeaderEpochs`)."""
@@ -486,7 +488,8 @@ class Log:
     def advance_log_start(self, offset: Offset) -> bool:
         """Raise the log start offset to `offset`; return whether it moved.
 
-        Segments that lie entirely below it are deleted.
+        Some of the segments that lie entirely below it are deleted now, and the others by the next
+        run of retention, which also covers compacted logs.
 
         Raises:
             OffsetOutOfRangeError: the log ends below `offset`.
@@ -497,7 +500,7 @@ class Log:
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
         with self.upkeep.io():
-            self._local.delete_below(offset)
+            self._local.delete_below(offset, DELETED_AT_ONCE)
         log.info("log_start.advanced", partition=str(self.topic_partition), offset=offset)
         return True
 

@@ -76,7 +76,7 @@ def find_breaches(
     starts_of_next = [segment.base_offset for segment in segments[1:]]
     ends = [*starts_of_next, bounds.log_end_offset] if segments[-1].size_bytes else starts_of_next
     committed = _count_while(end <= bounds.high_watermark for end in ends[:max_segments])
-    below = _count_while(end <= bounds.log_start_offset for end in starts_of_next)
+    below = _count_while(end <= bounds.log_start_offset for end in starts_of_next[:max_segments])
     first = min(below, committed)
     yield Breach(Reason.LOG_START_OFFSET, first)
     if DELETE not in config.cleanup_policy:

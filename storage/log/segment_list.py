@@ -64,10 +64,15 @@ class SegmentList:
         slot = bisect_right(segments, offset, key=_base_offset) - 1
         return segments[max(slot, 0) :]
 
-    def remove(self, segment: Segment) -> None:
-        """Remove a segment. Other threads read the list, so one segment must remain."""
-        assert len(self._segments) > 1, "a log has a segment"
-        self._segments = [each for each in self._segments if each is not segment]
+    def drop_oldest(self, count: int) -> None:
+        """Remove the `count` oldest segments. Other threads read the list: one must remain."""
+        assert count < len(self._segments), "a log has a segment"
+        self._segments = self._segments[count:]
+
+    def drop_newest(self, count: int) -> None:
+        """Remove the `count` newest segments; as `drop_oldest`."""
+        assert count < len(self._segments), "a log has a segment"
+        self._segments = self._segments[: len(self._segments) - count]
 
     def above(self, offset: int) -> list[Segment]:
         """Return the segments that begin above `offset`."""
@@ -75,8 +80,8 @@ class SegmentList:
 
     def below(self, offset: int) -> list[Segment]:
         """Return the segments that end at or below `offset`, never the last one."""
-        starts_of_next = [segment.base_offset for segment in self._segments[1:]]
-        return self._segments[: bisect_right(starts_of_next, offset)]
+        slot = bisect_right(self._segments, offset, key=_base_offset) - 1
+        return self._segments[: max(slot, 0)]
 
     def end_of(self, segment: Segment) -> Offset:
         """Return the end (exclusive) of the range of `segment`, which is not the last one."""

@@ -165,7 +165,7 @@ class RigBroker:
                 ),
                 ApiKey.FETCH: self._fetch,
                 ApiKey.DELETE_RECORDS: lambda: (
-                    DeleteRecordsHandler(self.replicas, self.purgatory).handle
+                    DeleteRecordsHandler(self.replicas, self.purgatory, RequestTasks(loop)).handle
                 ),
                 ApiKey.LIST_OFFSETS: lambda: (
                     ListOffsetsHandler(RequestTasks(loop), self.replicas, now_ms).handle

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,10 @@ from storage.errors import (
 )
 from storage.log import epoch_checkpoint
 from storage.log.leader_epochs import EpochEntry
-from storage.log.log import Log
+from storage.log.log import DELETED_AT_ONCE, Log
+from storage.log.retention_deletion import delete_expired
+from storage.log.segment_list import SegmentList
+from storage.segment.segment_files import SegmentFiles
 from tests.unit.storage.logs import (
     NOW_MS,
     SMALL,
@@ -444,6 +448,99 @@ def test_advancing_the_log_start_deletes_whole_segments(log: Log) -> None:
     assert epoch_entries(log) == [(2, 50)]
     with pytest.raises(OffsetOutOfRangeError):
         log.advance_log_start(Offset(61))
+
+
+@pytest.fixture
+def long_log(tmp_path: Path) -> Log:
+    log = open_log(tmp_path / "orders-1", LogConfig(segment_bytes=100))
+    fill(log, 3 * DELETED_AT_ONCE)
+    assert len(log.segments) == 3 * DELETED_AT_ONCE
+    return log
+
+
+def test_a_rise_of_the_log_start_deletes_a_limited_number_of_segments(long_log: Log) -> None:
+    end = long_log.log_end_offset
+    assert long_log.advance_log_start(end)
+    assert long_log.log_start_offset == end
+    assert [each.base_offset for each in long_log.segments] == [*range(DELETED_AT_ONCE, end)]
+    assert len(file_names(long_log, ".log.deleted")) == DELETED_AT_ONCE
+    assert long_log.max_timestamp() == (NOW_MS, end - 1, 0), "from the active segment"
+    # All others, with `cleanup.policy=compact`, too.
+    long_log.update_config(LogConfig(cleanup_policy=frozenset({"compact"})))
+    assert delete_expired(long_log, end, NOW_MS, DELETED_AT_ONCE) == DELETED_AT_ONCE
+    assert delete_expired(long_log, end, NOW_MS, DELETED_AT_ONCE) == DELETED_AT_ONCE - 1
+    assert delete_expired(long_log, end, NOW_MS, DELETED_AT_ONCE) == 0
+    assert [each.base_offset for each in long_log.segments] == [end - 1]
+    assert (long_log.log_start_offset, long_log.log_end_offset) == (end, end)
+
+
+def test_the_newest_timestamp_is_not_that_of_a_record_below_the_log_start(log: Log) -> None:
+    config = LogConfig(segment_bytes=100)
+    log.update_config(config)
+    append(log, [NOW_MS + 1])
+    fill(log, DELETED_AT_ONCE)
+    append(log, [NOW_MS + 2])
+    append(log, [NOW_MS])
+    log.advance_log_start(Offset(log.log_end_offset - 1))
+    assert log.segments[0].base_offset < log.log_start_offset - 1
+    assert log.max_timestamp() == (NOW_MS, log.log_start_offset, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        pytest.param(lambda log: log.truncate_fully_and_start_at(Offset(7)), [7], id="restart"),
+        pytest.param(lambda log: log.truncate_to(Offset(1)), [0, 1], id="truncation"),
+        pytest.param(
+            lambda log: log.advance_log_start(Offset(DELETED_AT_ONCE)),
+            [*range(DELETED_AT_ONCE, 3 * DELETED_AT_ONCE)],
+            id="log start",
+        ),
+    ],
+)
+def test_the_list_of_segments_is_cut_once_for_all_that_are_deleted(
+    long_log: Log, monkeypatch: pytest.MonkeyPatch, change: Callable[[Log], None], left: list[int]
+) -> None:
+    """A list is as long as a log has segments: one cut for each would take quadratic time."""
+    cuts: list[int] = []
+    for name in ("drop_oldest", "drop_newest"):
+        cut = getattr(SegmentList, name)
+
+        def counted(
+            segments: SegmentList, count: int, cut: Callable[[SegmentList, int], None] = cut
+        ) -> None:
+            cuts.append(count)
+            cut(segments, count)
+
+        monkeypatch.setattr(SegmentList, name, counted)
+    change(long_log)
+    assert len(cuts) == 1
+    assert cuts[0] >= DELETED_AT_ONCE
+    assert [each.base_offset for each in long_log.segments] == left
+
+
+def test_deletion_that_fails_on_the_way_leaves_the_list_of_the_files_that_exist(
+    long_log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = SegmentFiles.mark_deleted
+
+    def lack(files: SegmentFiles) -> list[Path]:
+        if files.base_offset in (3, 40):
+            raise OSError(errno.EIO, "broken")
+        return real(files)
+
+    monkeypatch.setattr(SegmentFiles, "mark_deleted", lack)
+    local = long_log._local
+    end = long_log.log_end_offset
+    with pytest.raises(OSError, match="broken"):
+        local.delete_below(end)
+    assert [each.base_offset for each in local.segments] == [*range(3, end)]
+    with pytest.raises(OSError, match="broken"):
+        local.truncate_to(Offset(20))
+    assert [each.base_offset for each in local.segments] == [*range(3, 41)]
+    assert local.log_end_offset == 41
+    local.delete_below(Offset(0))
+    assert len(local.segments) == 38
 
 
 def test_the_active_segment_stays_even_if_everything_is_deleted(log: Log) -> None:

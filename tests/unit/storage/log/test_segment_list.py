@@ -17,8 +17,7 @@ def segment(directory: Path, base_offset: int) -> Segment:
 
 
 def remove_first(segments: SegmentList) -> None:
-    for _ in range(2):
-        segments.remove(segments.first)
+    segments.drop_oldest(2)
 
 
 def replace_first(segments: SegmentList) -> None:

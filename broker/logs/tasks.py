@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.config.dynamic_config import DynamicConfig
 from broker.logs.retention_run import delete_expired_logs
+from broker.network.request_tasks import in_turns
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask
 from storage.directory.logs import Logs
@@ -35,11 +36,11 @@ def log_tasks(
 
     high_watermark_period_ms = config.replication.replica_high_watermark_checkpoint_interval_ms
 
-    def expire_producers() -> None:
+    async def expire_producers() -> None:
         expiration_ms = dynamic.current.groups.producer_id_expiration_ms
-        for log in logs:
+        async for log in in_turns(logs, lambda log: len(log.producers)):
             log.producers.expire(now_ms(), expiration_ms)
-        for replica in replicas:
+        async for replica in in_turns(replicas):
             replica.expire_guards(clock_ms(), expiration_ms)
 
     return [

@@ -204,6 +204,8 @@ class Replica:
         finally:
             # A failed write of the transaction index leaves the markers in the log.
             self._note_append(leadership)
+            # It forgets the ended transactions below the high watermark, also if nobody reads.
+            self.log.last_stable_offset(self.high_watermark)
         if self._guards is not None:
             for marker, result in zip(markers, results, strict=True):
                 if not isinstance(result, StorageError):

@@ -31,6 +31,7 @@ from kafkawire.messages.list_offsets import (
 )
 from kafkawire.records import ControlType
 from kafkawire.sentinels import LATEST_TIMESTAMP, MAX_TIMESTAMP, READ_COMMITTED
+from storage.producers.producer_state import NewMarker
 from storage.segment.segment import FileRegion
 from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, turn
 from tests.unit.broker.requests import request
@@ -193,6 +194,23 @@ async def test_follower_drops_ended_transactions_once_they_are_committed(
     assert len(world.log.producers.ended_below(Offset(2))) == 1
     world.replica.adopt_high_watermark(2)
     assert world.log.producers.ended_below(Offset(2)) == []
+
+
+async def test_leader_drops_ended_transactions_although_nobody_reads(world: World) -> None:
+    for producer_id in range(3):
+        begin(world, producer_id)
+        [offset] = world.replica.append_markers([NewMarker(producer_id, 0, COMMIT, 0)], NOW_MS)
+        assert world.replica.high_watermark == world.log.log_end_offset
+        assert isinstance(offset, int)
+        assert world.log.producers.ended_below(world.log.log_end_offset) == []
+
+
+async def test_leader_keeps_ended_transactions_that_are_not_committed(world: World) -> None:
+    world.replicate_to(B2)
+    begin(world)
+    world.replica.append_markers([NewMarker(7, 0, COMMIT, 0)], NOW_MS)
+    assert len(world.log.producers.ended_below(world.log.log_end_offset)) == 1
+    assert world.replica.last_stable_offset == 0
 
 
 async def test_deleting_the_head_of_an_open_transaction_moves_the_last_stable_offset(

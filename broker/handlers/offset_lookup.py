@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
@@ -63,6 +64,8 @@ APIS: Final[Apis] = {
 
 SEARCHES_PER_TURN: Final = 4
 """Searches by time in one turn of the loop: each reads an index, and decompresses a batch."""
+SEGMENTS_PER_TURN: Final = 16
+"""Segments that each of these searches opens in one turn, to find out their times."""
 _WITHOUT_SEARCH: Final = frozenset(
     {LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP}
 )
@@ -118,20 +121,38 @@ class ListOffsetsHandler:
         if message.replica_id == CONSUMER_REPLICA_ID:
             bound = Bound.LAST_STABLE_OFFSET if level == READ_COMMITTED else Bound.HIGH_WATERMARK
         asked = Asked(version, level, bound, times)
-        search_count = sum(
-            version == 0 or wanted.timestamp not in _WITHOUT_SEARCH for _, wanted in rows
-        )
-        if search_count > SEARCHES_PER_TURN:
+        searches = [row for row in rows if _is_search(row, version)]
+        if len(searches) > SEARCHES_PER_TURN or any(map(self._count_segments, searches)):
             return self._tasks.run(partial(self._look_up_in_turns, message, rows, asked))
         return Reply(_response(message, [self._look_up(*row, asked) for row in rows]))
 
     async def _look_up_in_turns(
         self, message: ListOffsetsRequest, rows: Sequence[_Row], asked: Asked
     ) -> ListOffsetsResponse:
-        weight = ITEMS_PER_TURN // SEARCHES_PER_TURN
-        return _response(
-            message, [self._look_up(*row, asked) async for row in in_turns(rows, weight)]
-        )
+        answers: list[ListOffsetsPartitionResponse] = []
+        async for row in in_turns(rows, ITEMS_PER_TURN // SEARCHES_PER_TURN):
+            if _is_search(row, asked.version):
+                await self._prepare(row)
+            answers.append(self._look_up(*row, asked))
+        return _response(message, answers)
+
+    async def _prepare(self, row: _Row) -> None:
+        """Let a search open a few segments in this turn of the loop, and the others in the next."""
+        while True:
+            if not self._count_segments(row):
+                return
+            await asyncio.sleep(0)
+
+    def _count_segments(self, row: _Row) -> bool:
+        """Prepare a search in some segments; return whether some are left."""
+        topic, wanted = row
+        partition = TopicPartition(topic, wanted.partition_index)
+        try:
+            log = self._replicas.leader(partition, wanted.current_leader_epoch).log
+            return log.count_segments(SEGMENTS_PER_TURN)
+        except (ApiError, StorageError, OSError):
+            # The search meets it again, and responds with it.
+            return False
 
     def _look_up(
         self, topic: str, wanted: ListOffsetsPartition, asked: Asked
@@ -160,7 +181,10 @@ class ListOffsetsHandler:
         log = replica.log
         try:
             offsets = old_offsets(
-                [(each.base_offset, largest_timestamp(each).timestamp_ms) for each in log.segments],
+                [
+                    (each.base_offset, largest_timestamp(each).timestamp_ms)
+                    for each in log.served_segments
+                ],
                 wanted.timestamp,
                 wanted.max_num_offsets,
                 now_ms=self._now_ms(),
@@ -186,6 +210,10 @@ class ListOffsetsHandler:
             return find_offset(replica, wanted.timestamp, bound)
         except (StorageError, OSError) as error:
             raise as_api_error(error) from error
+
+
+def _is_search(row: _Row, version: int) -> bool:
+    return version == 0 or row[1].timestamp not in _WITHOUT_SEARCH
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:

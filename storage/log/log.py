@@ -401,17 +401,26 @@ class Log:
         # The first records of an open transaction may have been deleted.
         return min(high_watermark, max(stable, self.log_start_offset))
 
+    @property
+    def served_segments(self) -> list[Segment]:
+        """The segments from the one that holds the log start on, oldest first."""
+        return self._local.segments.from_offset(self.log_start_offset)
+
+    def count_segments(self, max_count: int) -> bool:
+        """Prepare a search by time in up to `max_count` segments; return whether some are left."""
+        with self.upkeep.io():
+            return time_search.count(self.served_segments, max_count)
+
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: Offset) -> TimestampOffset | None:
         """Return the first record below `end_offset` with at least `timestamp_ms`."""
         start = self.log_start_offset
         with self.upkeep.io():
-            segments = self._local.segments.from_offset(start)
-            return time_search.first_from(segments, timestamp_ms, start, end_offset)
+            return time_search.first_from(self.served_segments, timestamp_ms, start, end_offset)
 
     def max_timestamp(self) -> TimestampOffset | None:
         """Return the first record with the largest timestamp, or None if the log has none."""
         with self.upkeep.io():
-            return time_search.latest(self._local.segments.from_offset(self.log_start_offset))
+            return time_search.latest(self.served_segments)
 
     def end_offset_for(self, leader_epoch: int) -> tuple[LeaderEpoch, Offset]:
         """Return the largest known epoch up to `leader_epoch` and its end (see `LeaderEpochs`)."""

@@ -24,6 +24,17 @@ class TimestampOffset(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
+def count(segments: Iterable[Segment], max_count: int) -> bool:
+    """Count up to `max_count` segments; return whether some are left.
+
+    The first search of a log has to open each of its closed segments once, to count it.
+    """
+    left = [segment for segment in segments if not segment.is_counted]
+    for segment in left[:max_count]:
+        largest_timestamp(segment)
+    return len(left) > max_count
+
+
 def first_from(
     segments: Iterable[Segment], timestamp_ms: int, start_offset: Offset, end_offset: Offset
 ) -> TimestampOffset | None:

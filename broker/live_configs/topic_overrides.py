@@ -2,12 +2,13 @@
 
 The coordinator's nodes are authoritative. This broker reads them when it opens or creates a log,
 and again after each change notification. Any other query for a topic's configs reads the nodes
-directly.
+directly. Invariant: the listener is notified in the same turn of the event loop in which a read,
+for whatever reason, changes the cached overrides of a topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -32,8 +33,10 @@ class TopicConfigs:
         self._overrides: dict[str, Overrides] = {}
         # Topics whose node holds no config, and has held none since the start.
         self._unknown: set[str] = set()
-        self._on_change: Callable[[str, Overrides], None] = lambda _name, _overrides: None
-        nodes.on_change(KIND, self._on_changed)
+        # Topics whose overrides changed before there was a listener, in order.
+        self._early: dict[str, Overrides] = {}
+        self._on_change: Callable[[str, Overrides], None] = self._early.__setitem__
+        nodes.on_change(KIND, self.refresh)
 
     async def load(self) -> None:
         """Read the overrides of all topics."""
@@ -42,12 +45,19 @@ class TopicConfigs:
 
     async def refresh(self, topics: Iterable[str]) -> None:
         """Read the overrides of `topics` again: the creation of a topic sends no notification."""
-        wanted = set(topics)
+        wanted = dict.fromkeys(sorted(topics))
         read = await self._nodes.session.run(read_topic_configs(wanted))
-        for name in wanted - read.malformed.keys():
+        before = {name: self._overrides.get(name, {}) for name in wanted}
+        were_unknown = self._unknown & wanted.keys()
+        for name in wanted.keys() - read.malformed.keys():
             self._overrides.pop(name, None)
             self._unknown.discard(name)
         self._adopt(read)
+        for name in wanted:
+            overrides = self._overrides.get(name, {})
+            if overrides != before[name] or (name in self._unknown) != (name in were_unknown):
+                log.info("config.changed", topic=name, keys=changed_keys(before[name], overrides))
+                self._notify(name, overrides)
 
     def _adopt(self, read: TopicOverrides) -> None:
         self._overrides |= read.found
@@ -83,18 +93,11 @@ class TopicConfigs:
         return await self._nodes.read(f"{KIND}/{topic}")
 
     def listen(self, on_change: Callable[[str, Overrides], None]) -> None:
-        """Call `on_change` with every topic whose overrides change from now on."""
+        """Call `on_change` with each topic whose overrides change, or have changed since `load`."""
         self._on_change = on_change
-
-    async def _on_changed(self, topics: Sequence[str]) -> None:
-        before = {name: self._overrides.get(name, {}) for name in topics}
-        were_unknown = self._unknown & set(topics)
-        await self.refresh(topics)
-        for name in topics:
-            overrides = self._overrides.get(name, {})
-            if overrides != before[name] or (name in self._unknown) != (name in were_unknown):
-                log.info("config.changed", topic=name, keys=changed_keys(before[name], overrides))
-                self._notify(name, overrides)
+        for topic, overrides in self._early.items():
+            self._notify(topic, overrides)
+        self._early.clear()
 
     def _notify(self, topic: str, overrides: Overrides) -> None:
         try:

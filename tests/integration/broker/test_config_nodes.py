@@ -234,6 +234,28 @@ async def test_an_entity_that_cannot_be_adopted_stops_no_other_one(
     assert (failed, applied) == ({"users/\ud800", "topics/\ud800", "topics/bad"}, ["t"])
 
 
+async def test_a_change_that_is_read_for_a_new_log_reaches_the_other_logs_of_its_topic(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """LeaderAndIsr reads the configs of topics, maybe before the notification is handled."""
+    follower = Follower(coordinator, tmp_path / "session")
+    applied: list[tuple[str, Mapping[str, str]]] = []
+    await follower.session.open()
+    try:
+        await follower.session.run(create_top_nodes())
+        await follower.nodes.catch_up()
+        await follower.topics.load()
+        for configs in ({"retention.ms": "4"}, {}):
+            await follower.session.run(change_config("topics/t", partial(replaced, configs)))
+            await follower.topics.refresh({"t"})
+            # The registration, and so the first LeaderAndIsr, comes before the first listener.
+            follower.topics.listen(lambda topic, overrides: applied.append((topic, overrides)))
+            await follower.nodes._handle_notifications()
+    finally:
+        await follower.stop()
+    assert applied == [("t", {"retention.ms": "4"}), ("t", {})]
+
+
 @pytest.mark.parametrize("name", ["1", "<default>"])
 async def test_a_broker_does_not_start_with_a_malformed_config_of_its_own(
     coordinator: Coordinator, tmp_path: Path, name: str

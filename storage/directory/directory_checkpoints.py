@@ -35,6 +35,8 @@ class DirectoryCheckpoints:
         """The values of the previous process."""
         self.log_starts: dict[TopicPartition, Offset] = {}
         """The values of the previous process."""
+        # Whether the file on disk may count records as clean that were appended after a loss.
+        self._is_cleaner_file_high = False
         # The logs that each file may name.
         self._named: dict[str, Set[TopicPartition]] = {}
         # The owner writes checkpoints, and so does a thread that runs periodically.
@@ -61,6 +63,18 @@ class DirectoryCheckpoints:
         """Whether a log was never cleaned; false if the previous process's checkpoints are lost."""
         return bool(self.recovery_points) and partition not in self.cleaner_offsets
 
+    def limit_cleaner_offset(self, log: Log) -> None:
+        """Lower the cleaner offset of a log that was opened to its end; the next append stores it.
+
+        A recovery, or an operator, may have shortened the log. Records that are appended later must
+        not count as clean. Source: LogCleanerManager.cleanableOffsets of Kafka 3.9.
+        """
+        partition, end_offset = log.topic_partition, log.log_end_offset
+        if self.cleaner_offsets.get(partition, Offset(0)) > end_offset:
+            self.cleaner_offsets[partition] = end_offset
+            self._is_cleaner_file_high = True
+            log.note_shortened()
+
     def write_recovery_points(self, logs: Iterable[Log]) -> None:
         """Write the recovery point of each log."""
         with offline_on_failure(self._health), self._lock:
@@ -72,7 +86,7 @@ class DirectoryCheckpoints:
         """Write the log start offsets that differ from the first segment's base offset.
 
         Cleaner offsets are written with them if their file may name a log that is gone, because its
-        removal could not be written.
+        removal could not be written, or has the offset of a log that was longer.
         """
         with offline_on_failure(self._health), self._lock:
             held = list(logs)
@@ -82,7 +96,8 @@ class DirectoryCheckpoints:
                 if each.log_start_offset > each.segments[0].base_offset
             }
             self._write(LOG_START_CHECKPOINT, starts)
-        if not self._named.get(CLEANER_CHECKPOINT, frozenset()) <= self.cleaner_offsets.keys():
+        is_named = self._named.get(CLEANER_CHECKPOINT, frozenset()) <= self.cleaner_offsets.keys()
+        if self._is_cleaner_file_high or not is_named:
             self.write_cleaner_offsets(each.topic_partition for each in held)
 
     def write_high_watermarks(self, offsets: Iterable[tuple[TopicPartition, Offset]]) -> None:
@@ -102,6 +117,7 @@ class DirectoryCheckpoints:
                 if partition in held
             }
             self._write(CLEANER_CHECKPOINT, offsets)
+            self._is_cleaner_file_high = False
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
         # A failed write leaves either content.

@@ -198,7 +198,7 @@ class LogDirectory:
             with offline_on_failure(self.health):
                 recovery.drop_cached(self.path / name, recovery_point)
         try:
-            return self._open_log(
+            opened = self._open_log(
                 partition,
                 name,
                 config,
@@ -214,6 +214,8 @@ class LogDirectory:
         except (CorruptCheckpointError, CorruptLogError) as error:
             log.error("log.not_loaded", partition=str(partition), error=str(error))
             return None
+        self.checkpoints.limit_cleaner_offset(opened)
+        return opened
 
     def check_space(self) -> None:
         """Update the full state: accept appends if there is space again, refuse them if not.

@@ -459,6 +459,10 @@ class Log:
         """Note that the checkpoints on disk have been lowered after a truncation."""
         self._local.is_unsettled = self._local.has_dropped_producers
 
+    def note_shortened(self) -> None:
+        """Have the next append lower the checkpoints on disk first, as after a truncation."""
+        self._local.is_unsettled = True
+
     def _settle(self) -> None:
         """Finish a truncation, of this process or of an earlier one, before the next append.
 

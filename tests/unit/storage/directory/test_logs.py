@@ -446,7 +446,7 @@ def test_log_created_after_a_crash_has_no_high_watermark_of_a_namesake(one: Path
 
 def test_cleaner_offset_survives_a_restart(one: Path) -> None:
     logs = open_logs(one)
-    create(logs)
+    fill(create(logs), 9)
     clean_up_to(logs, 7)
     logs.close()
     logs = open_logs(one)

@@ -9,7 +9,11 @@ import pytest
 
 from kafkawire.ids import Offset, TopicId
 from storage.directory.logs import Logs
-from storage.disk.layout import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from storage.disk.layout import (
+    CLEANER_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from storage.errors import LogDirFullError, OutOfFilesError
 from storage.log.log import Log
 from storage.log.log_copying import align, append_chunk, missing_chunk, name_copy
@@ -218,4 +222,30 @@ def test_the_first_append_to_a_log_that_ends_below_its_recovery_point_lowers_it(
     assert path.read_text() == "0\n1\norders 0 50\n"
     append(log)
     assert path.read_text() == "0\n1\norders 0 7\n"
+    logs.close()
+
+
+def test_the_first_append_to_a_log_that_ends_below_its_cleaner_offset_lowers_it(one: Path) -> None:
+    """Otherwise the records from there up to the offset would count as clean, and never be."""
+    logs = open_logs(one)
+    log = create(logs)
+    fill(log, 50)
+    logs.checkpoints.note_cleaner_offset(PARTITION, Offset(40))
+    logs.checkpoints.write_cleaner_offsets()
+    # As after a loss of power: no recovery point is above the end.
+    log.truncate_to(Offset(7))
+    crash(logs)
+    logs, path = open_logs(one), one / CLEANER_CHECKPOINT
+    assert logs.checkpoints.cleaner_offset(PARTITION) == 7
+    assert path.read_text() == "0\n1\norders 0 40\n"
+    log = log_of(logs)
+    with failing("fsync", errno.ENOSPC), pytest.raises(LogDirFullError):
+        append(log)
+    log.health.note_space()
+    append(log)
+    assert path.read_text() == "0\n1\norders 0 7\n"
+    fill(log, 50)
+    crash(logs)
+    logs = open_logs(one)
+    assert logs.checkpoints.cleaner_offset(PARTITION) == 7
     logs.close()

@@ -219,7 +219,8 @@ def _topic_default_keys() -> Iterator[ConfigKey]:
     for key in TOPIC_CONFIG_KEYS.values():
         for synonym in key.synonyms:
             if synonym.multiplier == 1:
-                yield replace(key, name=synonym.name, synonyms=())
+                rule = synonym.rule or key.rule
+                yield replace(key, name=synonym.name, rule=rule, synonyms=())
 
 
 _PARTS: Final[Mapping[str, Any]] = {

@@ -6,6 +6,7 @@ together with the keys of topics.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from broker.config.declared_key import (
     KeyRule,
@@ -17,7 +18,11 @@ from broker.config.declared_key import (
     real,
     string,
 )
+from kafkawire.units import MIB
 from storage.config.config_key import LONG_MAX, at_least
+
+LEAST_MAP_BYTES: Final = MIB
+"""A key map of one cleaner must be larger, as in Kafka."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +39,12 @@ class LogKeys:
     )
     log_roll_hours: int = integer(168, "log.roll.ms in hours.", at_least(1))
     log_roll_jitter_hours: int = integer(0, "log.roll.jitter.ms in hours.", at_least(0))
-    log_retention_minutes: int | None = optional_integer("log.retention.ms in minutes.")
-    log_retention_hours: int = integer(168, "log.retention.ms in hours; negative keeps all.")
+    log_retention_minutes: int | None = optional_integer(
+        "log.retention.ms in minutes: at least 1, or negative to keep all."
+    )
+    log_retention_hours: int = integer(
+        168, "log.retention.ms in hours: at least 1, or negative to keep all."
+    )
     log_retention_check_interval_ms: int = long(
         300_000, "Interval between checks for old segments.", at_least(1)
     )
@@ -92,4 +101,11 @@ class LogKeys:
         yield (
             "log.dirs", self.log_dirs, bool(self.log_directories),
             "must name at least one directory",
+        )  # fmt: skip
+        share_bytes = self.log_cleaner_dedupe_buffer_size // max(1, self.log_cleaner_threads)
+        yield (
+            "log.cleaner.dedupe.buffer.size", self.log_cleaner_dedupe_buffer_size,
+            share_bytes > LEAST_MAP_BYTES,
+            f"must be more than {LEAST_MAP_BYTES} for each of log.cleaner.threads="
+            f"{self.log_cleaner_threads}",
         )  # fmt: skip

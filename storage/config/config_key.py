@@ -46,19 +46,23 @@ class Importance(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Synonym:
-    """A broker config that sets the default of a topic config, in its own unit."""
-
-    name: str
-    multiplier: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """The legal values of a config: a predicate, and a text for readers."""
 
     accepts: Callable[[ConfigValue], bool]
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker config that sets the default of a topic config, in its own unit.
+
+    Its `rule` holds only where no synonym of higher precedence is set; None means the topic's rule.
+    """
+
+    name: str
+    multiplier: int = 1
+    rule: Rule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,4 +169,6 @@ def _is_replica_list(value: ConfigValue) -> bool:
 
 
 GZIP_LEVEL: Final = Rule(_is_gzip_level, "within 1..9, or -1 for the codec's own default")
+RETENTION_TIME: Final = Rule(lambda value: value != 0, ">= 1, or negative for no limit")
+"""Kafka's rule for brokers. A single topic may have a retention of 0."""
 REPLICA_LIST: Final = Rule(_is_replica_list, "* or a list of partition:broker pairs")

@@ -15,6 +15,7 @@ from storage.config.config_key import (
     LONG_MAX,
     MINUTE_MS,
     REPLICA_LIST,
+    RETENTION_TIME,
     SMALLEST_BATCH_BYTES,
     ConfigKey,
     ConfigType,
@@ -137,9 +138,9 @@ _RETENTION: Final = (
         default=str(7 * DAY_MS),
         rule=at_least(-1),
         synonyms=(
-            Synonym("log.retention.ms"),
-            Synonym("log.retention.minutes", MINUTE_MS),
-            Synonym("log.retention.hours", HOUR_MS),
+            Synonym("log.retention.ms", rule=RETENTION_TIME),
+            Synonym("log.retention.minutes", MINUTE_MS, RETENTION_TIME),
+            Synonym("log.retention.hours", HOUR_MS, RETENTION_TIME),
         ),
         documentation="A segment whose newest record is older than this is deleted, under the "
         "delete policy. -1 keeps segments of any age.",
@@ -384,6 +385,9 @@ def topic_defaults(server_properties: Mapping[str, str]) -> dict[str, str]:
     """Translate broker-level properties to the topic configs whose defaults they set.
 
     The first synonym in the table takes precedence; units are converted (hours to milliseconds).
+
+    Raises:
+        ValueError: a value is illegal. The text names the broker's key, the value and the rule.
     """
     defaults: dict[str, str] = {}
     for key in TOPIC_CONFIG_KEYS.values():
@@ -394,14 +398,16 @@ def topic_defaults(server_properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _converted(text: str, synonym: Synonym) -> str:
-    if synonym.multiplier == 1:
+    if synonym.multiplier == 1 and synonym.rule is None:
         return text
     try:
         amount = int(text)
     except ValueError:
         raise ValueError(f"{synonym.name}={text!r}: must be of type int") from None
+    if synonym.rule is not None and not synonym.rule.accepts(amount):
+        raise ValueError(f"{synonym.name}={text!r}: must be {synonym.rule.text}")
     # A negative time means "no limit" in any unit.
-    return str(amount * synonym.multiplier if amount >= 0 else amount)
+    return str(amount * synonym.multiplier if amount >= 0 else -1)
 
 
 def _key(name: str) -> ConfigKey:

@@ -42,7 +42,7 @@ BUSY: Final = {
     "log.flush.offset.checkpoint.interval.ms": "700",
     "log.flush.start.offset.checkpoint.interval.ms": "900",
     "replica.high.watermark.checkpoint.interval.ms": "800",
-    "log.cleaner.dedupe.buffer.size": "1000000",
+    "log.cleaner.dedupe.buffer.size": "1100000",
     "offsets.topic.replication.factor": "1",
 }
 

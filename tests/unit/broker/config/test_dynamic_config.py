@@ -42,6 +42,15 @@ def test_an_illegal_value_is_ignored_and_the_others_take_effect() -> None:
     assert (config.current.server.broker_id, config.current.network.max_connections) == (-1, 9)
 
 
+def test_a_stored_retention_of_zero_is_ignored_and_the_others_take_effect() -> None:
+    config = made(log_retention_hours="-5")
+    assert config.current.topic_defaults.retention_ms is None
+    [reason] = config.adopt_shared({"log.retention.ms": "0", "max.connections": "9"})
+    assert "log.retention.ms" in reason
+    current = config.current
+    assert (current.topic_defaults.retention_ms, current.network.max_connections) == (None, 9)
+
+
 def test_an_illegal_combination_keeps_the_previous_configuration() -> None:
     config = made()
     config.adopt_own({"max.connections": "9"})

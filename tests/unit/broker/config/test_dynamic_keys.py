@@ -57,7 +57,7 @@ def test_some_keys_are_fixed_for_a_process(name: str, fixed: bool) -> None:
     [
         {"log.dirs": "/elsewhere"},
         {"log.retention.ms": "soon"},
-        {"log.retention.ms": "-2"},
+        {"log.retention.ms": "0"},
         {"follower.replication.throttled.rate": "-1"},
     ],
 )

@@ -459,7 +459,7 @@ async def test_new_configuration_applies_to_the_next_cleaning(rig: Rig) -> None:
     await rig.cleaner.reconfigure(
         config_of(
             log_cleaner_threads="2",
-            log_cleaner_dedupe_buffer_size="480000",
+            log_cleaner_dedupe_buffer_size="4800000",
             log_cleaner_io_buffer_size="40000",
             log_cleaner_io_max_bytes_per_second="7000",
             log_dir_reserve_bytes="2000000",
@@ -471,7 +471,7 @@ async def test_new_configuration_applies_to_the_next_cleaning(rig: Rig) -> None:
             await asyncio.sleep(0)
     await rig.cleaner.stop()
     job = rig.processes[-1].job
-    assert (job.dedupe_buffer_bytes, job.io_buffer_bytes) == (240_000, 10_000)
+    assert (job.dedupe_buffer_bytes, job.io_buffer_bytes) == (2_400_000, 10_000)
     assert job.max_bytes_per_second == 3_500
     assert job.least_free_bytes == 2_000_000
     assert rig.offsets() == [19]
@@ -569,13 +569,13 @@ def test_cleaners_share_the_configured_resources() -> None:
     config = BrokerConfig.from_properties(
         {
             "log.cleaner.threads": "2",
-            "log.cleaner.dedupe.buffer.size": "1000",
+            "log.cleaner.dedupe.buffer.size": "10000000",
             "log.cleaner.io.buffer.size": "400",
             "log.cleaner.io.max.bytes.per.second": "50",
         }
     )
     settings = cleaner_settings(config.logs)
-    assert settings.dedupe_buffer_bytes == 500
+    assert settings.dedupe_buffer_bytes == 5_000_000
     assert settings.io_buffer_bytes == 100
     assert settings.max_bytes_per_second == 25
     assert settings.load_factor == 0.9

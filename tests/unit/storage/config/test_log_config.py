@@ -253,9 +253,21 @@ def test_broker_properties_set_the_defaults_of_topics() -> None:
         "max.message.bytes": "77",
         "min.cleanable.dirty.ratio": "0.1",
     }
-    assert LogConfig.from_server_properties({"log.retention.hours": "-1"}).retention_ms is None
     with pytest.raises(ValueError, match=r"log\.roll\.hours='soon'"):
         topic_defaults({"log.roll.hours": "soon"})
+
+
+@pytest.mark.parametrize(
+    "name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"]
+)
+def test_retention_of_a_broker_is_positive_or_unlimited(name: str) -> None:
+    """Source: KafkaConfig.logRetentionTimeMillis and validateValues of Kafka 3.9."""
+    for unlimited in ("-1", "-5"):
+        assert LogConfig.from_server_properties({name: unlimited}).retention_ms is None
+    with pytest.raises(ValueError, match=rf"^{name}='0': must be >= 1, or negative for no limit$"):
+        LogConfig.from_server_properties({name: "0"})
+    assert LogConfig.from_server_properties({"log.retention.ms": "1", name: "1"}).retention_ms == 1
+    assert LogConfig.from_properties({"retention.ms": "0"}).retention_ms == 0
 
 
 def test_types_have_the_codes_of_describe_configs() -> None:

@@ -194,6 +194,10 @@ class LogDirectory:
         self, partition: TopicPartition, name: str, config: LogConfig, now_ms: int
     ) -> Log | None:
         recovery_point = self.checkpoints.recovery_points.get(partition, Offset(0))
+        if self.is_doubtful:
+            # Records may be gone from the end of a segment, where recovery finds nothing to cut.
+            with offline_on_failure(self.health):
+                recovery.disown_copy(self.path / name)
         if self._may_have_broken:
             with offline_on_failure(self.health):
                 recovery.drop_cached(self.path / name, recovery_point)

@@ -352,6 +352,8 @@ def _warn_of_cut(segment: Segment, cut_bytes: int) -> None:
 def _discard(segments: list[Segment], first: int, reason: str) -> list[Path]:
     """Discard the segments from slot `first` on; return their files."""
     files: list[Path] = []
+    if first < len(segments):
+        recovery.disown_copy(segments[first].files.directory)
     for segment in segments[first:]:
         log.warning(
             "segment.discarded",

@@ -6,7 +6,8 @@ appends the batches that it lacks unchanged. Source: KIP-113, KIP-101.
 An original that was cleaned while the log dir of its copy was offline no longer has the tombstones
 and markers that end records of the copy. Nor may it after a truncation, even within one epoch, if
 its leader has been cleaned since. The file `copied-to` in the original's directory names the copy
-until a cleaning or a truncation begins; it is an addition of Ottla.
+until a cleaning or a truncation begins, be it one by recovery, or a loss of power may have taken
+records of the original; it is an addition of Ottla.
 """
 
 import os

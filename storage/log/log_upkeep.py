@@ -11,10 +11,11 @@ from pathlib import Path
 from kafkawire.ids import TopicPartition
 from storage.disk.checkpoint import sync_directory
 from storage.disk.directory_health import DirectoryHealth, offline_on_failure
-from storage.disk.layout import COPIED_TO, DirectoryState, set_aside_directory
+from storage.disk.layout import DirectoryState, set_aside_directory
 from storage.errors import CorruptLogError
 from storage.log.epoch_checkpoint import StoredEpochs
 from storage.log.local_log import LocalLog
+from storage.log.recovery import disown_copy
 
 
 class LogUpkeep:
@@ -120,7 +121,7 @@ class LogUpkeep:
 
     def disown_copy(self) -> None:
         """Have no later start continue a copy of this log: its records may be gone here."""
-        (self._local.directory / COPIED_TO).unlink(missing_ok=True)
+        disown_copy(self._local.directory)
 
     def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:
         """Prepare the replacement of the segments at `base_offsets` by a cleaned one.

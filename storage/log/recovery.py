@@ -15,7 +15,7 @@ import structlog
 
 from kafkawire.ids import LeaderEpoch, Offset
 from storage.disk.checkpoint import drop_pages
-from storage.disk.layout import LOG_SUFFIX, parse_segment_file
+from storage.disk.layout import COPIED_TO, LOG_SUFFIX, parse_segment_file
 from storage.errors import CorruptLogError
 from storage.log.leader_epochs import LeaderEpochs
 from storage.segment.batch_scan import find_batch, walk_headers, walk_valid
@@ -26,6 +26,14 @@ from storage.segment.segment import Segment
 log = structlog.get_logger(__name__)
 
 SAMPLED_ENTRIES: Final = 1024
+
+
+def disown_copy(directory: Path) -> None:
+    """Have no later start continue a copy of the log in `directory`, which is to lose records.
+
+    See `log_copying`.
+    """
+    (directory / COPIED_TO).unlink(missing_ok=True)
 
 
 def drop_cached(directory: Path, recovery_point: Offset) -> None:
@@ -70,6 +78,9 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, limit: Offset | None
         if header.leader_epoch > epochs.latest:
             epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
     cut_bytes = segment.size_bytes - end
+    if cut_bytes:
+        # First, because a start after a crash in between finds nothing to cut.
+        disown_copy(segment.files.directory)
     segment.file.truncate(end)
     segment.close()
     segment.release()

@@ -308,6 +308,41 @@ def test_start_resumes_an_interrupted_move(one: Path, two: Path, is_orderly: boo
     logs.close()
 
 
+def test_a_copy_begins_again_after_a_recovery_that_has_shortened_its_original(
+    one: Path, two: Path
+) -> None:
+    logs = open_logs(one, two)
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+    crash(logs)
+    last = original.segments[-1]
+    os.truncate(original.directory / f"{last.base_offset:020d}.log", last.size_bytes - 1)
+    logs = open_logs(one, two)
+    again = logs.futures.get(PARTITION)
+    assert again is not None
+    assert (log_of(logs).log_end_offset, again.log_end_offset) == (59, 0)
+    logs.close()
+
+
+def test_a_copy_begins_again_if_its_original_may_lack_records(one: Path, two: Path) -> None:
+    """A loss of power may take whole batches, which recovery does not miss."""
+    logs = open_logs(one, two, boot_id="first")
+    logs.accept()
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+    crash(logs)
+    logs = open_logs(one, two, boot_id="first")
+    again = logs.futures.get(PARTITION)
+    assert again is not None
+    assert again.log_end_offset == 60, "the machine has not restarted"
+    crash(logs)
+    logs = open_logs(one, two, boot_id="second")
+    again = logs.futures.get(PARTITION)
+    assert again is not None
+    assert again.log_end_offset == 0
+    logs.close()
+
+
 @pytest.mark.parametrize("mark", [None, "", str(NOW_MS), str(NOW_MS + 9)])
 def test_a_crash_at_any_step_of_the_swap_loses_nothing(tmp_path: Path, mark: str | None) -> None:
     """The original may have the `mark` of an earlier move, whose last sync has failed."""

@@ -1,9 +1,11 @@
 """The treatment of existing files at startup."""
 
+import itertools
 import os
 import shutil
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,11 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset
 from storage.config.log_config import LogConfig
-from storage.disk.layout import LEADER_EPOCH_CHECKPOINT
+from storage.disk.layout import COPIED_TO, LEADER_EPOCH_CHECKPOINT
 from storage.errors import CorruptLogError
 from storage.log import epoch_checkpoint
 from storage.log.log import Log
+from tests.unit.storage.faults import dies_within
 from tests.unit.storage.logs import (
     NOW_MS,
     SMALL,
@@ -722,3 +725,38 @@ def test_copy_of_hard_links_stays_consistent_while_its_log_is_recovered_and_trun
     for suffix in (".log", ".index", ".timeindex"):
         name = f"{base_offset:020}{suffix}"
         assert (copy / name).read_bytes() == (directory / name).read_bytes(), name
+
+
+def test_a_copy_is_disowned_before_recovery_cuts_its_original(tmp_path: Path) -> None:
+    """A start after a crash in between would find nothing to cut, and continue the copy."""
+    for number in itertools.count():
+        directory = tmp_path / str(number)
+        log = open_log(directory)
+        fill(log, 30)
+        path = directory / f"{log.segments[-1].base_offset:020d}.log"
+        size_bytes = log.segments[-1].size_bytes - 1
+        os.truncate(path, size_bytes)
+        (directory / COPIED_TO).write_bytes(b"orders-0.1-future")
+        was_killed = dies_within(number, partial(open_log, directory, was_clean=False))
+        is_cut, has_copy = path.stat().st_size < size_bytes, (directory / COPIED_TO).exists()
+        assert not (is_cut and has_copy)
+        if not was_killed:
+            assert (is_cut, has_copy) == (True, False)
+            return
+
+
+def test_a_copy_is_disowned_with_segments_behind_a_gap(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, 60)
+    os.truncate(tmp_path / f"{log.segments[1].base_offset:020d}.log", 0)
+    (tmp_path / COPIED_TO).write_bytes(b"orders-0.1-future")
+    shorter = open_log(tmp_path, was_clean=False, is_gapless=True)
+    assert shorter.log_end_offset == log.segments[1].base_offset
+    assert not (tmp_path / COPIED_TO).exists()
+
+
+def test_an_unshortened_log_keeps_its_copy(tmp_path: Path) -> None:
+    fill(open_log(tmp_path), 60)
+    (tmp_path / COPIED_TO).write_bytes(b"orders-0.1-future")
+    assert open_log(tmp_path, was_clean=False).log_end_offset == 60
+    assert (tmp_path / COPIED_TO).exists()

@@ -75,7 +75,8 @@ class LogKeys:
     log_cleaner_enable: bool = boolean(True, "Whether compacted topics are compacted.")
     log_cleaner_threads: int = integer(1, "Number of concurrent compactions.", at_least(0))
     log_cleaner_io_max_bytes_per_second: float = real(
-        1.7976931348623157e308, "Maximum bytes per second that compaction reads and writes."
+        1.7976931348623157e308,
+        "Maximum bytes per second that compaction reads and writes; 0 or less pauses it.",
     )
     log_cleaner_dedupe_buffer_size: int = long(
         128 * 1024 * 1024, "Bytes for the key map of all compactions together."

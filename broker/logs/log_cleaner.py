@@ -163,7 +163,10 @@ class LogCleaner:
                 await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
 
     async def _select(self) -> Cleaning | None:
-        """Start a cleaning of the dirtiest log; return None if no log needs it."""
+        """Start a cleaning of the dirtiest log; return None if no log needs it, or all must wait.
+
+        A rate of 0 pauses all cleanings until `reconfigure`. A process would only hold its memory.
+        """
         self.metrics.on_run()
         now_ms = self._now_ms()
         candidates: list[Candidate] = []
@@ -185,7 +188,8 @@ class LogCleaner:
         delays_ms = [each.delay_ms for each in candidates]
         self.metrics.max_compaction_delay_secs = max(delays_ms, default=0) // 1000
         chosen = filthiest(candidates)
-        return None if chosen is None else self._manager.start(chosen, now_ms)
+        is_paused = self._config.log_cleaner_io_max_bytes_per_second <= 0
+        return None if chosen is None or is_paused else self._manager.start(chosen, now_ms)
 
     async def _clean(self, number: int, cleaning: Cleaning) -> None:
         end: CleaningDone | CleaningFailed

@@ -55,9 +55,9 @@ def _reports(job: CleaningJob, parent: int) -> Iterator[Report]:
     except OrphanError:
         raise
     except Exception as error:
-        # A bug, which the next attempt would meet again; or memory is lacking now.
+        # A bug, or memory is lacking now. The log is not to blame, and is cleaned after the others.
         log.exception("cleaner.failed", directory=job.directory)
-        yield CleaningFailed(error=repr(error), is_damage=not isinstance(error, MemoryError))
+        yield CleaningFailed(error=repr(error), is_damage=False)
 
 
 if __name__ == "__main__":

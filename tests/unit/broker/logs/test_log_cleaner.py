@@ -504,6 +504,18 @@ async def test_running_cleaning_starts_over_with_the_new_configuration(rig: Rig)
     assert rig.leftovers() == []
 
 
+@pytest.mark.parametrize("rate", ["0", "-1"])
+async def test_cleaning_is_paused_until_its_rate_is_raised(rig: Rig, rate: str) -> None:
+    rig.make_dirty(PARTITION)
+    await rig.cleaner.reconfigure(config_of(log_cleaner_io_max_bytes_per_second=rate))
+    await rig.run_until(lambda: rig.retention_runs > 2)
+    assert (rig.processes, rig.manager.uncleanable) == ([], [])
+    assert rig.cleaner.metrics.max_dirty_percent == 100
+    await rig.cleaner.reconfigure(config_of(log_cleaner_io_max_bytes_per_second="1e9"))
+    await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1)
+    assert rig.offsets() == [19]
+
+
 async def test_reconfiguration_cancels_a_swap(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     log = rig.logs.get(PARTITION)

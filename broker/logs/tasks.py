@@ -17,6 +17,8 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask
 from storage.directory.logs import Logs
 
+MIN_DELETE_INTERVAL_MS: Final = 100
+"""Each run visits all logs, also if files may be removed without a delay."""
 MAX_DELETE_INTERVAL_MS: Final = 1_000
 SPACE_CHECK_INTERVAL_MS: Final = 1_000
 
@@ -88,6 +90,8 @@ def log_tasks(
             "kafka-delete-logs",
             lambda: logs.remove_deleted(clock_ms(), file_delete_delay_ms),
             delay_ms=min(delay_ms, file_delete_delay_ms),
-            period_ms=min(file_delete_delay_ms, MAX_DELETE_INTERVAL_MS),
+            period_ms=max(
+                MIN_DELETE_INTERVAL_MS, min(file_delete_delay_ms, MAX_DELETE_INTERVAL_MS)
+            ),
         ),
     ]

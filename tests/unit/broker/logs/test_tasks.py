@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from broker.config.broker_config import BrokerConfig
 from broker.config.dynamic_config import DynamicConfig
 from broker.logs.tasks import log_tasks
@@ -82,6 +84,23 @@ async def test_producers_expire_in_turns(tmp_path: Path) -> None:
         turns += 1
     await running
     assert expired_in == [0, 1, 2, -1]
+
+
+@pytest.mark.parametrize(("delay", "period_ms"), [("0", 100), ("300", 300), ("60000", 1_000)])
+def test_obsolete_files_are_looked_for_with_pauses(
+    tmp_path: Path, delay: str, period_ms: int
+) -> None:
+    properties = {"log.dirs": str(tmp_path), "log.segment.delete.delay.ms": delay}
+    logs = open_logs(tmp_path)
+    tasks = log_tasks(
+        DynamicConfig(BrokerConfig.from_properties(properties)),
+        logs,
+        cast("ReplicaManager", None),
+        now_ms=lambda: NOW_MS,
+        clock_ms=lambda: 0,
+    )
+    assert [t.period_ms for t in tasks if t.name == "kafka-delete-logs"] == [period_ms]
+    logs.close()
 
 
 def test_flushes_are_due_by_a_monotonic_clock(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ class LogDirectory:
 
         Raises:
             InconsistentMetadataError: it belongs to another broker or cluster.
+            LogDirOfflineError, LogDirFullError, OutOfFilesError: the mark could not be written.
         """
         self.meta.check(self.path, broker_id, cluster_id)
         if self.meta.broker_id is None or self.meta.cluster_id is None:

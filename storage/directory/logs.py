@@ -122,13 +122,21 @@ class Logs:
         return self.table.logs.get(partition)
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Mark all log dirs as property of this broker.
+        """Mark all log dirs as property of this broker; one that cannot be marked goes offline.
 
         Raises:
             InconsistentMetadataError: a log dir belongs to another broker or cluster.
+            LogDirOfflineError: no log dir is left.
         """
         for directory in self.table.online_directories:
-            directory.claim(broker_id, cluster_id)
+            try:
+                directory.claim(broker_id, cluster_id)
+            except LogDirOfflineError:
+                # The failure has been reported already; the other log dirs continue.
+                continue
+            except (LogDirFullError, OutOfFilesError) as error:
+                directory.health.give_up(str(error))
+        self.table.check_any_online()
 
     @property
     def doubtful_paths(self) -> list[Path]:

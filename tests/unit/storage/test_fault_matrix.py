@@ -157,7 +157,7 @@ class Operation:
     relation: Relation = same
     ends_log: bool = False
     starts: bool = False
-    """Whether it loads log dirs; any failure of that takes a log dir offline."""
+    """Whether it is a step of a start; any failure of that takes a log dir offline."""
 
 
 def follow(world: World) -> None:
@@ -295,7 +295,7 @@ OPERATIONS = {
     "set aside": Operation(lambda world: world.logs.set_aside_as_stray(A), gone, ends_log=True),
     "swap": Operation(swap),
     "move": Operation(move),
-    "claim": Operation(lambda world: world.logs.claim(1, "cluster")),
+    "claim": Operation(lambda world: world.logs.claim(1, "cluster"), starts=True),
     "start after a crash": Operation(restart, starts=True),
     "stop and start": Operation(stop_and_start, starts=True),
 }

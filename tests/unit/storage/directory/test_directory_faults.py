@@ -11,7 +11,14 @@ from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.directory.logs import Logs
 from storage.disk.checkpoint import read_offsets
 from storage.disk.deleted_files import DeletedFiles
-from storage.errors import LogDirFullError, OutOfFilesError, StorageError
+from storage.disk.layout import META_PROPERTIES
+from storage.errors import (
+    InconsistentMetadataError,
+    LogDirFullError,
+    LogDirOfflineError,
+    OutOfFilesError,
+    StorageError,
+)
 from tests.unit.storage.faults import failing
 from tests.unit.storage.logs import (
     NOW_MS,
@@ -314,3 +321,37 @@ def test_failed_removal_is_retried_and_delays_no_other(tmp_path: Path) -> None:
     assert names(tmp_path, "*") == ["a"]
     files.remove_due(1, delay_ms=0)
     assert names(tmp_path, "*") == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
+def test_a_log_dir_that_cannot_be_marked_as_owned_goes_offline(
+    one: Path, two: Path, number: int
+) -> None:
+    logs = open_logs(one, two)
+    with failing("replace", number, at=lambda path: path.parent == one):
+        logs.claim(3, "cluster")
+    assert logs.table.offline_paths == (one,)
+    assert not (one / META_PROPERTIES).exists()
+    assert "broker.id=3" in (two / META_PROPERTIES).read_text()
+    append(create(logs))
+    logs.close()
+    logs = open_logs(one, two)
+    with (
+        failing("replace", number, at=lambda path: path.parent == one),
+        pytest.raises(InconsistentMetadataError),
+    ):
+        logs.claim(4, "cluster")
+    logs.close()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_start_ends_if_no_log_dir_can_be_marked_as_owned(
+    one: Path, two: Path, number: int
+) -> None:
+    logs = open_logs(one, two)
+    with (
+        failing("replace", number),
+        pytest.raises(LogDirOfflineError, match="no log dir of this broker can be used"),
+    ):
+        logs.claim(3, "cluster")
+    logs.close()

@@ -111,12 +111,11 @@ class ClusterTopics:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(CREATION_WAIT_S):
-                while not await self._is_created(topic):
-                    if loop.time() >= waits.deletion_deadline_s:
-                        text = f"an earlier topic {topic.name} is still being deleted"
-                        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, text)
-                    await asyncio.sleep(DELETION_RETRY_S)
+            while not await self._is_created(topic):
+                if loop.time() >= waits.deletion_deadline_s:
+                    text = f"an earlier topic {topic.name} is still being deleted"
+                    raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, text)
+                await asyncio.sleep(DELETION_RETRY_S)
         except TimeoutError:
             waits.has_timed_out = True
             text = f"the coordinator did not respond within {CREATION_WAIT_S:g} s: result unknown"
@@ -125,7 +124,8 @@ class ClusterTopics:
     async def _is_created(self, topic: NewTopic) -> bool:
         """Create a topic; return False if a same-named one is being deleted."""
         with _translating_errors():
-            return await self._session.run(create_topic(topic))
+            async with asyncio.timeout(CREATION_WAIT_S):
+                return await self._session.run(create_topic(topic))
 
     async def add_partitions(
         self,

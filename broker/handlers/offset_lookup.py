@@ -181,10 +181,7 @@ class ListOffsetsHandler:
         log = replica.log
         try:
             offsets = old_offsets(
-                [
-                    (each.base_offset, largest_timestamp(each).timestamp_ms)
-                    for each in log.served_segments
-                ],
+                [(each.base_offset, largest_timestamp(each).timestamp_ms) for each in log.segments],
                 wanted.timestamp,
                 wanted.max_num_offsets,
                 now_ms=self._now_ms(),

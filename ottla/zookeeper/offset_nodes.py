@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from clusterstate.znodes import consumer_nodes
 from coordination.client import ops
-from coordination.errors import ErrorCode, MultiError, NoNodeError
+from coordination.errors import ErrorCode, MultiError, NoNodeError, OperationError
 from coordination.protocol.multi import Op
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.nodes import GroupNodes, gathered
@@ -41,6 +41,8 @@ class OffsetNodes:
         self._client = nodes.client
         self.versions: dict[Slot, int | None] = {}
         """Version of each node that this member may write; None for a node that does not exist."""
+        self._unanswered: dict[Slot, int] = {}
+        """Offsets of commits without an answer: they may be written."""
         self.created: Mapping[str, int] = {}
         """Zxid of the creation of each topic; an older offset belongs to a former topic."""
 
@@ -48,6 +50,7 @@ class OffsetNodes:
         """Forget the versions of partitions that this member no longer owns."""
         for slot in slots:
             self.versions.pop(slot, None)
+            self._unanswered.pop(slot, None)
 
     async def read(self, slots: Sequence[Slot]) -> dict[Slot, StoredOffset | None]:
         """Return the node of each partition; None where there is none."""
@@ -117,9 +120,13 @@ class OffsetNodes:
                 await self._on_refused(error, versions, chunk, lost)
                 # An error names the first refused operation only: others may be refused, too.
                 is_known, refusal = False, error
+            except OperationError:
+                self._unanswered |= chunk
+                raise
             else:
                 # Partitions that were taken away meanwhile have no version any more.
                 for slot in self.versions.keys() & slots:
+                    self._unanswered.pop(slot, None)
                     version = self.versions[slot]
                     self.versions[slot] = 0 if version is None else version + 1
                 return
@@ -163,7 +170,8 @@ class OffsetNodes:
             is_changed = slot not in self.versions or self.versions[slot] != version
             self.versions[slot] = version
             # An offset of our own may be replaced by a smaller one, as after a seek.
-            if is_changed and held is not None and (held.value or 0) > chunk[slot]:
+            is_ours = held is None or held.value == self._unanswered.get(slot)
+            if is_changed and not is_ours and held is not None and (held.value or 0) > chunk[slot]:
                 # The offset is not ours: with its version, the next commit would replace it.
                 del self.versions[slot]
                 log.warning(

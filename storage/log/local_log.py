@@ -344,12 +344,9 @@ class LocalLog:
             if segment is not self._active:
                 segment.release()
 
-    def delete_below(self, offset: Offset, max_segments: int | None = None) -> None:
-        """Delete the segments that lie entirely below `offset`, never the active one.
-
-        `max_segments` limits the number; the oldest go first.
-        """
-        below = self.segments.below(offset)[:max_segments]
+    def delete_below(self, offset: Offset) -> None:
+        """Delete the segments that lie entirely below `offset`, never the active one."""
+        below = self.segments.below(offset)
         if below:
             self.cancel_swap()
         count = 0

@@ -44,8 +44,6 @@ __all__ = ["AppendInfo", "FileRegion", "Log", "TimestampOffset"]
 log = structlog.get_logger(__name__)
 
 NO_APPEND_TIME: Final = -1
-DELETED_AT_ONCE: Final = 16
-"""Segments that a rise of the log start deletes; retention, which runs in turns, does the rest."""
 # Looked up once: access to an enum member runs Python code.
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
@@ -401,26 +399,22 @@ class Log:
         # The first records of an open transaction may have been deleted.
         return min(high_watermark, max(stable, self.log_start_offset))
 
-    @property
-    def served_segments(self) -> list[Segment]:
-        """The segments from the one that holds the log start on, oldest first."""
-        return self._local.segments.from_offset(self.log_start_offset)
-
     def count_segments(self, max_count: int) -> bool:
         """Prepare a search by time in up to `max_count` segments; return whether some are left."""
         with self.upkeep.io():
-            return time_search.count(self.served_segments, max_count)
+            return time_search.count(self._local.segments, max_count)
 
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: Offset) -> TimestampOffset | None:
         """Return the first record below `end_offset` with at least `timestamp_ms`."""
         start = self.log_start_offset
         with self.upkeep.io():
-            return time_search.first_from(self.served_segments, timestamp_ms, start, end_offset)
+            segments = self._local.segments.from_offset(start)
+            return time_search.first_from(segments, timestamp_ms, start, end_offset)
 
     def max_timestamp(self) -> TimestampOffset | None:
         """Return the first record with the largest timestamp, or None if the log has none."""
         with self.upkeep.io():
-            return time_search.latest(self.served_segments)
+            return time_search.latest(self._local.segments)
 
     def end_offset_for(self, leader_epoch: int) -> tuple[LeaderEpoch, Offset]:
         """Return the largest known epoch up to `leader_epoch` and its end (see `LeaderEpochs`)."""
@@ -501,8 +495,7 @@ class Log:
     def advance_log_start(self, offset: Offset) -> bool:
         """Raise the log start offset to `offset`; return whether it moved.
 
-        Some of the segments that lie entirely below it are deleted now, and the others by the next
-        run of retention, which also covers compacted logs.
+        Segments that lie entirely below it are deleted.
 
         Raises:
             OffsetOutOfRangeError: the log ends below `offset`.
@@ -513,7 +506,7 @@ class Log:
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
         with self.upkeep.io():
-            self._local.delete_below(offset, DELETED_AT_ONCE)
+            self._local.delete_below(offset)
         log.info("log_start.advanced", partition=str(self.topic_partition), offset=offset)
         return True
 

@@ -1,7 +1,7 @@
 """Claims, fences and registrations at a coordinator in memory; each trap by a test."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -9,7 +9,8 @@ from clusterstate.replica_assignment import ReplicaAssignment
 from clusterstate.znodes import consumer_nodes
 from clusterstate.znodes.topic import TopicAssignment
 from coordination.client import Client, SessionState
-from coordination.errors import MultiError, OperationError
+from coordination.errors import ErrorCode, MultiError, OperationError
+from coordination.protocol.multi import Op
 from kafkawire.ids import BrokerId
 from ottla.cli.old_groups import Groups, import_old
 from ottla.client.errors import ConfigurationError, OttlaError
@@ -269,6 +270,28 @@ def test_a_commit_of_a_former_owner_is_refused_even_before_the_first_commit_of_t
         await second.claims.release([A])
         assert await second.offsets.commit({A: 7}) == {A}
         assert (await place.root.get_data(OFFSET))[0] == b"6"
+
+    run(story)
+
+
+def test_an_own_offset_whose_answer_was_lost_is_replaced_by_a_smaller_one() -> None:
+    async def story(place: Place) -> None:
+        member = await place.member("c")
+        await member.claim(A)
+        await member.offsets.commit({A: 5})
+        client = member.offsets._client
+        real = client.multi
+
+        async def lose_answer(operations: Sequence[Op]) -> None:
+            await real(operations)
+            raise OperationError.of(ErrorCode.CONNECTION_LOSS)
+
+        client.multi = lose_answer  # type: ignore[method-assign, assignment]
+        with pytest.raises(OperationError):
+            await member.offsets.commit({A: 50})
+        client.multi = real  # type: ignore[method-assign]
+        assert await member.offsets.commit({A: 12}) == set()
+        assert (await place.root.get_data(OFFSET))[0] == b"12"
 
     run(story)
 

@@ -1,6 +1,5 @@
 """A run of retention over all logs: `broker.logs.retention_run`."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,13 +35,8 @@ def committed(logs: Logs, partition: TopicPartition) -> Offset | None:
     return None if log is None else log.log_end_offset
 
 
-async def run(logs: Logs, *, of_compacted: bool = False) -> None:
-    await delete_expired_logs(
-        logs,
-        lambda partition: committed(logs, partition),
-        lambda: LATER_MS,
-        of_compacted=of_compacted,
-    )
+async def run(logs: Logs) -> None:
+    await delete_expired_logs(logs, lambda partition: committed(logs, partition), lambda: LATER_MS)
 
 
 async def test_every_log_is_checked_however_many_segments_expire(logs: Logs) -> None:
@@ -57,18 +51,6 @@ async def test_compacted_topics_are_left_to_the_cleaner(logs: Logs) -> None:
     log = create(logs, 0, COMPACTED)
     await run(logs)
     assert log.log_start_offset == 0
-
-
-async def test_segments_that_a_rise_of_the_log_start_has_left_are_deleted(logs: Logs) -> None:
-    """The policy of the second topic does not have `delete`."""
-    compact = replace(COMPACTED, cleanup_policy=frozenset({"compact"}))
-    made = [create(logs, 0), create(logs, 1, compact)]
-    for log in made:
-        log.advance_log_start(Offset(log.log_end_offset - 1))
-        assert len(log.segments) > SEGMENTS_PER_TURN
-    await run(logs)
-    await run(logs, of_compacted=True)
-    assert [log.segments[0].base_offset for log in made] == [log.log_start_offset for log in made]
 
 
 async def test_partition_that_is_not_served_is_skipped(logs: Logs) -> None:

@@ -23,8 +23,7 @@ from storage.errors import (
 )
 from storage.log import epoch_checkpoint
 from storage.log.leader_epochs import EpochEntry
-from storage.log.log import DELETED_AT_ONCE, Log
-from storage.log.retention_deletion import delete_expired
+from storage.log.log import Log
 from storage.log.segment_list import SegmentList
 from storage.segment.segment_files import SegmentFiles
 from tests.unit.storage.logs import (
@@ -450,40 +449,15 @@ def test_advancing_the_log_start_deletes_whole_segments(log: Log) -> None:
         log.advance_log_start(Offset(61))
 
 
+MANY = 16
+
+
 @pytest.fixture
 def long_log(tmp_path: Path) -> Log:
     log = open_log(tmp_path / "orders-1", LogConfig(segment_bytes=100))
-    fill(log, 3 * DELETED_AT_ONCE)
-    assert len(log.segments) == 3 * DELETED_AT_ONCE
+    fill(log, 3 * MANY)
+    assert len(log.segments) == 3 * MANY
     return log
-
-
-def test_a_rise_of_the_log_start_deletes_a_limited_number_of_segments(long_log: Log) -> None:
-    end = long_log.log_end_offset
-    assert long_log.advance_log_start(end)
-    assert long_log.log_start_offset == end
-    assert [each.base_offset for each in long_log.segments] == [*range(DELETED_AT_ONCE, end)]
-    assert len(file_names(long_log, ".log.deleted")) == DELETED_AT_ONCE
-    assert long_log.max_timestamp() == (NOW_MS, end - 1, 0), "from the active segment"
-    # All others, with `cleanup.policy=compact`, too.
-    long_log.update_config(LogConfig(cleanup_policy=frozenset({"compact"})))
-    assert delete_expired(long_log, end, NOW_MS, DELETED_AT_ONCE) == DELETED_AT_ONCE
-    assert delete_expired(long_log, end, NOW_MS, DELETED_AT_ONCE) == DELETED_AT_ONCE - 1
-    assert delete_expired(long_log, end, NOW_MS, DELETED_AT_ONCE) == 0
-    assert [each.base_offset for each in long_log.segments] == [end - 1]
-    assert (long_log.log_start_offset, long_log.log_end_offset) == (end, end)
-
-
-def test_the_newest_timestamp_is_not_that_of_a_record_below_the_log_start(log: Log) -> None:
-    config = LogConfig(segment_bytes=100)
-    log.update_config(config)
-    append(log, [NOW_MS + 1])
-    fill(log, DELETED_AT_ONCE)
-    append(log, [NOW_MS + 2])
-    append(log, [NOW_MS])
-    log.advance_log_start(Offset(log.log_end_offset - 1))
-    assert log.segments[0].base_offset < log.log_start_offset - 1
-    assert log.max_timestamp() == (NOW_MS, log.log_start_offset, 0)
 
 
 @pytest.mark.parametrize(
@@ -492,8 +466,8 @@ def test_the_newest_timestamp_is_not_that_of_a_record_below_the_log_start(log: L
         pytest.param(lambda log: log.truncate_fully_and_start_at(Offset(7)), [7], id="restart"),
         pytest.param(lambda log: log.truncate_to(Offset(1)), [0, 1], id="truncation"),
         pytest.param(
-            lambda log: log.advance_log_start(Offset(DELETED_AT_ONCE)),
-            [*range(DELETED_AT_ONCE, 3 * DELETED_AT_ONCE)],
+            lambda log: log.advance_log_start(Offset(MANY)),
+            [*range(MANY, 3 * MANY)],
             id="log start",
         ),
     ],
@@ -515,7 +489,7 @@ def test_the_list_of_segments_is_cut_once_for_all_that_are_deleted(
         monkeypatch.setattr(SegmentList, name, counted)
     change(long_log)
     assert len(cuts) == 1
-    assert cuts[0] >= DELETED_AT_ONCE
+    assert cuts[0] >= MANY
     assert [each.base_offset for each in long_log.segments] == left
 
 

@@ -30,7 +30,7 @@ from kafkawire.messages.delete_records import (
 UNKNOWN_LOW_WATERMARK = -1
 
 PARTITIONS_PER_TURN: Final = 20
-"""Each may delete several segments: half a millisecond of work."""
+"""Mostly each deletes a few segments at most: half a millisecond of work."""
 
 Awaited = dict[TopicPartition, tuple[Offset, DeleteRecordsPartitionResult]]
 

@@ -116,7 +116,7 @@ class FetchHandler:
             max_bytes,
             client_rack=message.rack_id if self._selects_by_rack else "",
             hints=self._hints,
-            listener_name=request.listener_name,
+            listener_name="" if self._hints is None else request.listener_name,
         )
         if message.isolation_level not in ISOLATION_LEVELS and reader.has_known_partition():
             # Kafka's code.

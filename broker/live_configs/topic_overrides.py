@@ -2,13 +2,12 @@
 
 The coordinator's nodes are authoritative. This broker reads them when it opens or creates a log,
 and again after each change notification. Any other query for a topic's configs reads the nodes
-directly. Invariant: the listener is notified in the same turn of the event loop in which a read,
-for whatever reason, changes the cached overrides of a topic.
+directly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -33,10 +32,11 @@ class TopicConfigs:
         self._overrides: dict[str, Overrides] = {}
         # Topics whose node holds no config, and has held none since the start.
         self._unknown: set[str] = set()
-        # Topics whose overrides changed before there was a listener, in order.
-        self._early: dict[str, Overrides] = {}
-        self._on_change: Callable[[str, Overrides], None] = self._early.__setitem__
-        nodes.on_change(KIND, self.refresh)
+        # The former overrides of topics for whose new logs changed ones were read. The other logs
+        # get these when the change is announced.
+        self._unannounced: dict[str, Overrides] = {}
+        self._on_change: Callable[[str, Overrides], None] = lambda _name, _overrides: None
+        nodes.on_change(KIND, self._on_changed)
 
     async def load(self) -> None:
         """Read the overrides of all topics."""
@@ -45,19 +45,25 @@ class TopicConfigs:
 
     async def refresh(self, topics: Iterable[str]) -> None:
         """Read the overrides of `topics` again: the creation of a topic sends no notification."""
-        wanted = dict.fromkeys(sorted(topics))
+        for name, before in (await self._read_again(topics)).items():
+            self._unannounced.setdefault(name, before)
+
+    async def _read_again(self, topics: Iterable[str]) -> dict[str, Overrides]:
+        """Read the overrides of `topics`; return the former ones of each changed topic."""
+        wanted = set(topics)
         read = await self._nodes.session.run(read_topic_configs(wanted))
         before = {name: self._overrides.get(name, {}) for name in wanted}
-        were_unknown = self._unknown & wanted.keys()
-        for name in wanted.keys() - read.malformed.keys():
+        were_unknown = self._unknown & wanted
+        for name in wanted - read.malformed.keys():
             self._overrides.pop(name, None)
             self._unknown.discard(name)
         self._adopt(read)
-        for name in wanted:
-            overrides = self._overrides.get(name, {})
-            if overrides != before[name] or (name in self._unknown) != (name in were_unknown):
-                log.info("config.changed", topic=name, keys=changed_keys(before[name], overrides))
-                self._notify(name, overrides)
+        return {
+            name: before[name]
+            for name in wanted
+            if self._overrides.get(name, {}) != before[name]
+            or (name in self._unknown) != (name in were_unknown)
+        }
 
     def _adopt(self, read: TopicOverrides) -> None:
         self._overrides |= read.found
@@ -93,11 +99,17 @@ class TopicConfigs:
         return await self._nodes.read(f"{KIND}/{topic}")
 
     def listen(self, on_change: Callable[[str, Overrides], None]) -> None:
-        """Call `on_change` with each topic whose overrides change, or have changed since `load`."""
+        """Call `on_change` with every topic whose overrides change from now on."""
         self._on_change = on_change
-        for topic, overrides in self._early.items():
-            self._notify(topic, overrides)
-        self._early.clear()
+
+    async def _on_changed(self, topics: Sequence[str]) -> None:
+        changed = await self._read_again(topics)
+        for name in topics:
+            before = self._unannounced.pop(name, changed.get(name))
+            if before is not None:
+                overrides = self._overrides.get(name, {})
+                log.info("config.changed", topic=name, keys=changed_keys(before, overrides))
+                self._notify(name, overrides)
 
     def _notify(self, topic: str, overrides: Overrides) -> None:
         try:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from clusterstate.znodes import consumer_nodes
 from coordination.client import ops
-from coordination.errors import ErrorCode, MultiError, NoNodeError, OperationError
+from coordination.errors import ErrorCode, MultiError, NoNodeError
 from coordination.protocol.multi import Op
 from ottla.zookeeper.assignment import Slot
 from ottla.zookeeper.nodes import GroupNodes, gathered
@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 COMMIT_SLOTS: Final = 500
 """Number of offsets in one transaction: requests hold 1 MiB."""
 COMMIT_TRIES: Final = 10
+MAX_UNANSWERED: Final = 16
+"""Offsets of a partition that are remembered while no commit has an answer."""
 
 
 class StoredOffset(NamedTuple):
@@ -41,8 +43,8 @@ class OffsetNodes:
         self._client = nodes.client
         self.versions: dict[Slot, int | None] = {}
         """Version of each node that this member may write; None for a node that does not exist."""
-        self._unanswered: dict[Slot, int] = {}
-        """Offsets of commits without an answer: they may be written."""
+        self._unanswered: dict[Slot, list[int]] = {}
+        """Offsets of the last commits without an answer: each may be written."""
         self.created: Mapping[str, int] = {}
         """Zxid of the creation of each topic; an older offset belongs to a former topic."""
 
@@ -114,15 +116,17 @@ class OffsetNodes:
             versions = {slot: self.versions[slot] for slot in slots}
             checks = [ops.check(self._owner(slot), 0) for slot in slots]
             writes = [self._write(slot, chunk[slot]) for slot in slots]
+            for slot, value in chunk.items():
+                earlier = self._unanswered.get(slot, [])
+                self._unanswered[slot] = [*earlier[1 - MAX_UNANSWERED :], value]
             try:
                 await self._client.multi([*checks, *writes])
             except MultiError as error:
+                for slot in self._unanswered.keys() & slots:
+                    self._unanswered[slot].pop()
                 await self._on_refused(error, versions, chunk, lost)
                 # An error names the first refused operation only: others may be refused, too.
                 is_known, refusal = False, error
-            except OperationError:
-                self._unanswered |= chunk
-                raise
             else:
                 # Partitions that were taken away meanwhile have no version any more.
                 for slot in self.versions.keys() & slots:
@@ -170,7 +174,7 @@ class OffsetNodes:
             is_changed = slot not in self.versions or self.versions[slot] != version
             self.versions[slot] = version
             # An offset of our own may be replaced by a smaller one, as after a seek.
-            is_ours = held is None or held.value == self._unanswered.get(slot)
+            is_ours = held is None or held.value in self._unanswered.get(slot, ())
             if is_changed and not is_ours and held is not None and (held.value or 0) > chunk[slot]:
                 # The offset is not ours: with its version, the next commit would replace it.
                 del self.versions[slot]

@@ -245,11 +245,10 @@ async def test_a_change_that_is_read_for_a_new_log_reaches_the_other_logs_of_its
         await follower.session.run(create_top_nodes())
         await follower.nodes.catch_up()
         await follower.topics.load()
+        follower.topics.listen(lambda topic, overrides: applied.append((topic, overrides)))
         for configs in ({"retention.ms": "4"}, {}):
             await follower.session.run(change_config("topics/t", partial(replaced, configs)))
             await follower.topics.refresh({"t"})
-            # The registration, and so the first LeaderAndIsr, comes before the first listener.
-            follower.topics.listen(lambda topic, overrides: applied.append((topic, overrides)))
             await follower.nodes._handle_notifications()
     finally:
         await follower.stop()
